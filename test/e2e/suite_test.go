@@ -239,7 +239,6 @@ type scenario struct {
 	run   func(*testing.T)
 }
 
-// TestSteps tests the steps of SequentialJobs on a real node.
 func TestSteps(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
@@ -254,7 +253,6 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// TestInstallation tests the security properties of the installed operator.
 func TestInstallation(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
@@ -281,7 +279,6 @@ func TestPermissions(t *testing.T) {
 	})
 }
 
-// TestJobReport tests reports on Jobs that run on a real node.
 func TestJobReport(t *testing.T) {
 	besideOthers(t)
 	createJobFixtures(t)
@@ -300,13 +297,11 @@ func TestDisturbances(t *testing.T) {
 	})
 }
 
-// TestQueues tests that no job is lost while workers and brokers are killed.
 func TestQueues(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{{"no job is lost when workers and the broker are killed, and few are repeated", testNoJobIsLostWhenPodsAreKilled}})
 }
 
-// TestWorkers tests features of WorkerPools on a real node.
 func TestWorkers(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
@@ -317,7 +312,6 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// TestGateway tests the gateway as an installation has it.
 func TestGateway(t *testing.T) {
 	besideOthers(t)
 	runOneByOne(t, []scenario{
@@ -332,7 +326,6 @@ func TestReleases(t *testing.T) {
 	testReleases(t)
 }
 
-// TestSessions tests AgenticSessions on a real node.
 func TestSessions(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
@@ -348,7 +341,6 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSessionNetwork tests the NetworkPolicies of sessions.
 func TestSessionNetwork(t *testing.T) {
 	besideOthers(t)
 	runInParallel(t, []scenario{
@@ -387,7 +379,6 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
-// TestDeployments tests operators with one controller each.
 func TestDeployments(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{{"each controller works alone, with only its own permissions", testSingleControllers}})
