@@ -145,6 +145,7 @@ func (d *currentCluster) runKubectl(ctx context.Context, args ...string) (output
 	return shell.Output(ctx, command[0], append(command[1:], args...)...)
 }
 
+// Start implements Cluster.
 func (d *currentCluster) Start(ctx context.Context) error {
 	version, err := d.runKubectl(ctx, "version")
 	if err != nil {
@@ -154,6 +155,7 @@ func (d *currentCluster) Start(ctx context.Context) error {
 	return nil
 }
 
+// BuildImages implements Cluster.
 func (d *currentCluster) BuildImages(ctx context.Context) (err error) {
 	build := buildDockerImages
 	if d.loader.name == typeLocal {
@@ -163,6 +165,7 @@ func (d *currentCluster) BuildImages(ctx context.Context) (err error) {
 	return err
 }
 
+// LoadImages implements Cluster.
 func (d *currentCluster) LoadImages(ctx context.Context) (string, error) {
 	if d.loader.name == typeLocal {
 		return d.operatorImage, loadArchives(ctx, localName(os.Getenv("KUBECONFIG")))
@@ -181,8 +184,10 @@ func localName(kubeconfig string) string {
 	return filepath.Base(filepath.Dir(filepath.Dir(kubeconfig)))
 }
 
+// KubeconfigPath implements Cluster.
 func (d *currentCluster) KubeconfigPath(context.Context) (string, error) { return d.kubeconfig, nil }
 
+// KubectlCommand implements Cluster.
 func (d *currentCluster) KubectlCommand() []string {
 	return []string{"kubectl", "--kubeconfig", d.kubeconfig}
 }

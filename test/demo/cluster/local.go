@@ -33,6 +33,7 @@ func (*localCluster) Prepare(ctx context.Context) error {
 	return runMake(ctx, "localcluster")
 }
 
+// Start implements Cluster.
 func (d *localCluster) Start(ctx context.Context) error {
 	if err := shell.Run(ctx, localClusterTool, "up", "--brief", "--name", localClusterName); err != nil {
 		return err
@@ -42,15 +43,18 @@ func (d *localCluster) Start(ctx context.Context) error {
 	return err
 }
 
+// BuildImages implements Cluster.
 func (d *localCluster) BuildImages(ctx context.Context) (err error) {
 	d.operatorImage, err = buildArchives(ctx)
 	return err
 }
 
+// LoadImages implements Cluster.
 func (d *localCluster) LoadImages(ctx context.Context) (string, error) {
 	return d.operatorImage, loadArchives(ctx, localClusterName)
 }
 
+// KubeconfigPath implements Cluster.
 func (d *localCluster) KubeconfigPath(context.Context) (string, error) { return d.kubeconfig, nil }
 
 // KubectlCommand implements Cluster. An installed kubectl saves building one.
@@ -70,6 +74,7 @@ func localKubectl(clusterName string) []string {
 	return []string{tool, "kubectl", "--name", clusterName, "--"}
 }
 
+// Delete implements Cluster.
 func (d *localCluster) Delete(ctx context.Context) error {
 	if err := d.Prepare(ctx); err != nil {
 		return err
@@ -88,6 +93,7 @@ type kindCluster struct {
 	operatorImage string
 }
 
+// Start implements Cluster.
 func (d *kindCluster) Start(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(demoKubeconfig), 0o750); err != nil {
 		return err
@@ -128,21 +134,25 @@ func (*kindCluster) clusterExists(ctx context.Context) (bool, error) {
 	return slices.Contains(strings.Fields(clusters), kindClusterName), err
 }
 
+// BuildImages implements Cluster.
 func (d *kindCluster) BuildImages(ctx context.Context) (err error) {
 	d.operatorImage, err = buildDockerImages(ctx)
 	return err
 }
 
+// LoadImages implements Cluster.
 func (d *kindCluster) LoadImages(ctx context.Context) (string, error) {
 	return d.operatorImage, loadDockerImages(d.operatorImage, func(image string) error {
 		return shell.RunQuietly(ctx, typeKind, "load", "docker-image", image, "--name", kindClusterName)
 	})
 }
 
+// KubeconfigPath implements Cluster.
 func (*kindCluster) KubeconfigPath(context.Context) (string, error) {
 	return filepath.Abs(demoKubeconfig)
 }
 
+// KubectlCommand implements Cluster.
 func (*kindCluster) KubectlCommand() []string {
 	kubeconfig, err := filepath.Abs(demoKubeconfig)
 	if err != nil {
@@ -151,6 +161,7 @@ func (*kindCluster) KubectlCommand() []string {
 	return []string{"kubectl", "--kubeconfig", kubeconfig}
 }
 
+// Delete implements Cluster.
 func (*kindCluster) Delete(ctx context.Context) error {
 	return shell.Run(ctx, typeKind, "delete", "cluster", "--name", kindClusterName)
 }

@@ -82,6 +82,7 @@ func TestAnswersOfOtherServersAreErrors(t *testing.T) {
 // endless is a text that does not end.
 type endless struct{}
 
+// Read implements io.Reader.
 func (endless) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
