@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,6 +101,23 @@ func (s *demoEnvironment) runKubectl(ctx context.Context, args ...string) {
 	if err := shell.Run(ctx, command[0], append(command[1:len(command):len(command)], args...)...); err != nil && !errors.Is(err, context.Canceled) {
 		s.page.PrintLine("  %v", err)
 	}
+}
+
+// readJobLog returns the logs of a Job's Pods, or "" if it has none yet.
+func (s *demoEnvironment) readJobLog(ctx context.Context, namespace, job string) (log string, err error) {
+	var pods corev1.PodList
+	if err := s.client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{batchv1.JobNameLabel: job}); err != nil {
+		return "", err
+	}
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for i := range pods.Items {
+		raw, err := s.clientset.CoreV1().Pods(namespace).GetLogs(pods.Items[i].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err != nil {
+			return log, err
+		}
+		log += string(raw)
+	}
+	return log, nil
 }
 
 func quoteArguments(args []string) []string {

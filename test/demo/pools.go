@@ -166,7 +166,7 @@ func (a *poolScenario) verifyLedger(ctx context.Context) (result string, err err
 	}
 	var verdict verify.LedgerResult
 	err = a.waitUntil(ctx, "the verification of the ledger", func(ctx context.Context) (bool, error) {
-		output, err := a.readJobLog(ctx, "verify")
+		output, err := a.readJobLog(ctx, ordersNamespace, "verify")
 		_, output, found := strings.Cut(output, "{")
 		line, _, _ := strings.Cut(output, "\n")
 		return found && json.Unmarshal([]byte("{"+line), &verdict) == nil, err
@@ -183,14 +183,4 @@ func (a *poolScenario) verifyLedger(ctx context.Context) (result string, err err
 	}
 	return fmt.Sprintf("Queue, WorkerPool: each of %d jobs ran exactly once, on %d workers that came from zero, changed their version and went back to zero.",
 		verdict.Sent, verdict.Workers), nil
-}
-
-// readJobLog returns the log of a Job's Pod, or "" if it has none yet.
-func (a *poolScenario) readJobLog(ctx context.Context, job string) (string, error) {
-	var pods corev1.PodList
-	if err := a.client.List(ctx, &pods, client.InNamespace(ordersNamespace), client.MatchingLabels{batchv1.JobNameLabel: job}); err != nil || len(pods.Items) == 0 {
-		return "", err
-	}
-	raw, err := a.clientset.CoreV1().Pods(ordersNamespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
-	return string(raw), err
 }

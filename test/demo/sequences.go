@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -256,16 +253,7 @@ func (a *sequenceScenario) readStepLogs(ctx context.Context, sj *v1alpha1.Sequen
 		if step.JobName == "" || step.Phase == v1alpha1.StepSkipped {
 			continue
 		}
-		var pods corev1.PodList
-		if err := a.client.List(ctx, &pods, client.InNamespace(sequencesNamespace), client.MatchingLabels{batchv1.JobNameLabel: step.JobName}); err != nil {
-			continue
-		}
-		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-		for j := range pods.Items {
-			if content, err := a.clientset.CoreV1().Pods(sequencesNamespace).GetLogs(pods.Items[j].Name, &corev1.PodLogOptions{}).DoRaw(ctx); err == nil {
-				logs[step.Name] += string(content)
-			}
-		}
+		logs[step.Name], _ = a.readJobLog(ctx, sequencesNamespace, step.JobName)
 	}
 	return logs
 }
