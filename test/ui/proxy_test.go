@@ -2,8 +2,6 @@ package ui
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -15,15 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/gorilla/websocket"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/portforward"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	clientportforward "k8s.io/client-go/tools/portforward"
-	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -37,8 +29,6 @@ type apiServerProxy struct {
 	isUnavailable atomic.Bool
 	// answer answers a request instead of the API server, and reports whether it did. Nil answers none.
 	answer func(w http.ResponseWriter, r *http.Request) bool
-	// forwardTarget is the address to which the ports of Pods are forwarded.
-	forwardTarget string
 
 	mu sync.Mutex
 	// logLines are sent to each follower of a log; more come with addLogLine. Events of agents are in the logs of sessions only.
@@ -63,8 +53,6 @@ func newAPIServerProxy(t *testing.T) *apiServerProxy {
 		case p.answer != nil && p.answer(w, r):
 		case podLogPath.MatchString(r.URL.Path):
 			p.serveLog(w, r)
-		case podForwardPath.MatchString(r.URL.Path):
-			p.serveForward(w, r)
 		default:
 			proxy.ServeHTTP(w, r)
 		}
@@ -122,40 +110,4 @@ func (p *apiServerProxy) writeKubeconfig(t *testing.T) string {
 	file.CurrentContext = "test"
 	require.NoError(t, clientcmd.WriteToFile(*file, path))
 	return path
-}
-
-var podForwardPath = regexp.MustCompile(`^/api/v1/namespaces/[^/]+/pods/[^/]+/portforward$`)
-
-// serveForward forwards each port of a Pod to forwardTarget, as the API server and a kubelet do.
-func (p *apiServerProxy) serveForward(w http.ResponseWriter, r *http.Request) {
-	upgrader := websocket.Upgrader{Subprotocols: []string{portforward.WebsocketsSPDYTunnelingPortForwardV1}}
-	socket, err := upgrader.Upgrade(w, r, nil)
-	if err != nil {
-		return // the upgrader has answered
-	}
-	connection, err := spdy.NewServerConnection(clientportforward.NewTunnelingConnection("server", socket), func(stream httpstream.Stream, _ <-chan struct{}) error {
-		if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeData {
-			go p.forward(stream)
-		}
-		return nil
-	})
-	if err != nil {
-		socket.Close()
-		return
-	}
-	<-connection.CloseChan()
-}
-
-func (p *apiServerProxy) forward(stream httpstream.Stream) {
-	defer stream.Close()
-	target, err := net.Dial("tcp", p.forwardTarget)
-	if err != nil {
-		return
-	}
-	defer target.Close()
-	go func() {
-		_, _ = io.Copy(target, stream)
-		target.Close()
-	}()
-	_, _ = io.Copy(stream, target)
 }

@@ -2,12 +2,8 @@ package ui
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,39 +57,20 @@ func editEvent(path, removed, added string) string {
 	return fmt.Sprintf(`{"type":"toolCall","tool":{"name":"Edit","input":{"file_path":%s,"old_string":%s,"new_string":%s}}}`, quote(path), quote(removed), quote(added))
 }
 
-func TestMessagesReachAnInteractiveSession(t *testing.T) {
+// The server's tests send messages. No Pod accepts one here.
+func TestTheFieldOfAMessageIsEmptyOnceItIsSent(t *testing.T) {
 	ns := newNamespace(t, "talk-")
-	sessionPod(t, createSession(t, ns, "pair", "Wait for messages.", true))
-	u := startUI(t, "-n", ns)
-	messages, isBusy := make(chan string, 1), atomic.Bool{}
-	runner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isBusy.Load() {
-			http.Error(w, "the agent works on another message", http.StatusConflict)
-			return
-		}
-		text, _ := io.ReadAll(r.Body)
-		messages <- r.URL.Path + " " + string(text)
-		fmt.Fprintln(w, `{"type":"text","text":"I add a test."}`)
-		_ = http.NewResponseController(w).Flush()
-		u.proxy.addLogLine(`{"type":"text","text":"I add a test."}`)
-		<-r.Context().Done() // the agent works longer than the page waits
-	}))
-	defer runner.Close()
-	u.proxy.forwardTarget = runner.Listener.Addr().String()
-	b := openBrowser(t, u)
+	createSession(t, ns, "pair", "Wait for messages.", true)
+	b := openBrowser(t, startUI(t, "-n", ns))
 	b.open("/k/session/" + ns + "/pair")
 	b.waitForText("#message", "Message to the agent", "session attach -n "+ns+" pair")
 	b.run("typing", chromedp.SendKeys(chromedp.CSS("#message-text"), "Now add a test."))
 	b.clickText("#message button", "Send")
-	b.waitForText("#message-status", "Sent: the agent works on it.")
-	require.Equal(t, "/messages Now add a test.", <-messages)
-	b.waitForText("#log-lines", "I add a test.")
-	require.Equal(t, "", evaluate[string](b, "document.querySelector('#message-text').value"))
-	isBusy.Store(true)
-	b.run("typing", chromedp.SendKeys(chromedp.CSS("#message-text"), "And another."))
-	b.clickText("#message button", "Send")
-	b.waitForText("#message-status", "the agent works on another message")
-	require.Equal(t, "And another.", evaluate[string](b, "document.querySelector('#message-text').value"))
+	b.waitForText("#message-status", "has no Pod that accepts messages")
+	value := func() string { return evaluate[string](b, "document.querySelector('#message-text').value") }
+	require.Equal(t, "Now add a test.", value())
+	evaluate[bool](b, `(document.querySelector('#message-status').innerHTML = '<p data-sent>Sent</p>', document.dispatchEvent(new Event('htmx:after:swap')))`)
+	require.Equal(t, "", value())
 	b.expectNoProblems()
 }
 
