@@ -5,16 +5,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -88,52 +83,6 @@ func TestPageCatchesUpAfterItsStreamWasInterrupted(t *testing.T) {
 	b.setOffline(false)
 	b.waitForText("main", "Failed")
 	poll.Until(t, "the page to be connected", func() bool { return b.text("#connection") == "" })
-	b.expectNoProblems()
-}
-
-func TestASequenceHasPagesForItsLogRunsEventsAndYAML(t *testing.T) {
-	ns := newNamespace(t, "tabs-")
-	schedule := newSchedule(t, ns, "nightly", "the operator was away")
-	failed := failedSequence(t, ns, "migration", "no migration to version 8", "")
-	stepPod(t, failed, "migrate")
-	owned := runningSequence(t, ns, "nightly-29500000")
-	before := owned.DeepCopy()
-	owned.OwnerReferences = decision.ControllerReferences("Schedule", schedule)
-	require.NoError(t, cluster.Patch(t.Context(), owned, client.MergeFrom(before)))
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "failed", Namespace: ns}, InvolvedObject: corev1.ObjectReference{Kind: "SequentialJob", Namespace: ns, Name: "migration", UID: failed.UID},
-		Type: corev1.EventTypeWarning, Reason: "StepFailed", Message: "step migrate failed", LastTimestamp: *ago(time.Minute),
-	}
-	require.NoError(t, cluster.Create(t.Context(), event))
-	u := startUI(t, "-n", ns)
-	u.proxy.addLogLine("there is no migration to version 8")
-	b := openBrowser(t, u)
-	b.open("/k/seq/" + ns + "/migration")
-	for tab, shown := range map[string]string{
-		"Log": "there is no migration to version 8", "Runs": "Failed", "Events": "StepFailed", "YAML": "image: registry.example/etl:1", "Steps": "Rerun from here",
-	} {
-		b.clickText("main nav a", tab)
-		b.waitForText("#content", shown)
-	}
-	b.clickText("main nav a", "Events")
-	b.waitForText("#pods", "migration-migrate-x7k2p", "migrate", "Running")
-
-	// The page remembers the run before a rerun.
-	b.clickText("main nav a", "Runs")
-	b.waitForText("#run-migration", "Failed", "28m")
-	update(t, failed, func(sj *v1alpha1.SequentialJob) {
-		sj.Status.Run, sj.Status.Phase, sj.Status.StartTime, sj.Status.CompletionTime = 2, v1alpha1.PhaseCompleted, ago(time.Minute), ago(0)
-	})
-	b.waitForText("#run-migration-2", "Completed", "1m")
-	b.waitForText("#run-migration-1", "Failed", "28m")
-
-	// A Schedule and its runs link to each other.
-	b.open("/k/schedule/" + ns + "/nightly")
-	b.waitForText("#runs", "nightly-29500000", "Running")
-	b.clickText("#runs a", "nightly-29500000")
-	b.waitForText("main h1", "nightly-29500000")
-	b.clickText("main nav a", "nightly")
-	b.waitForText("#runs", "nightly-29500000")
 	b.expectNoProblems()
 }
 

@@ -192,3 +192,20 @@ func TestHistoryOfAFastChangeKeepsTheLastValue(t *testing.T) {
 	last := samples[len(samples)-1]
 	require.True(t, len(samples) <= 5 && *last.Backlog == 99, "%d samples, the last is %v", len(samples), *last.Backlog)
 }
+
+func TestTheRunsBeforeARerunAreRemembered(t *testing.T) {
+	s := NewStore(view.Scope{}, time.Now)
+	k := &kindStore{Store: s, watchedPlace: watchedPlace{kind: view.Sequences}}
+	const last = maxSeenRuns + 5
+	for run := range int32(last) {
+		sj := testbuilder.SequentialJob("etl", "a").Obj()
+		sj.Status.Run, sj.Status.StartTime, sj.Status.CompletionTime = run+1, new(metav1.Now()), new(metav1.Now())
+		require.NoError(t, k.Update(sj))
+	}
+	entry, _ := s.Get(view.Sequences, "a", "etl")
+	runs := s.Snapshot().Runs(view.SeriesOf(entry))
+	require.Equal(t, maxSeenRuns+1, len(runs))
+	require.True(t, runs[0].Number == last && !runs[0].IsGone && runs[1].Number == last-1 && runs[1].IsGone, "%+v", runs)
+	require.NoError(t, k.Delete(testbuilder.SequentialJob("etl", "a").Obj()))
+	require.Equal(t, 0, len(s.seen))
+}
