@@ -113,7 +113,7 @@ func killProcesses(t *testing.T, component string) {
 }
 
 func deleteClusterFile(t *testing.T) {
-	require.NoError(t, syscall.Unlink(clusterDir(t) + "/cluster.json"))
+	require.NoError(t, syscall.Unlink(clusterDir(t)+"/cluster.json"))
 }
 
 // expectNoRemains fails the test if the machine has more than before the cluster. It waits up to

@@ -180,7 +180,7 @@ var jobFixtures = []jobFixture{
 	{name: "succeeding"},
 	{name: "running", script: scriptSleep, spec: "activeDeadlineSeconds: 3600"},
 	{name: "running-again", script: scriptSleep, spec: "{activeDeadlineSeconds: 3600, backoffLimit: 6}"}, // its Pod is deleted
-	{name: "nightly-1", script: "exit 1", cronJob: "nightly"}, // superseded by nightly-2
+	{name: "nightly-1", script: "exit 1", cronJob: "nightly"},                                            // superseded by nightly-2
 	{name: "nightly-2", cronJob: "nightly"},
 	{name: "import-1", script: "exit 1", metadata: "labels: {" + v1alpha1.LabelReportSeries + ": import}"}, // superseded by import-2
 	{name: "import-2", metadata: "labels: {" + v1alpha1.LabelReportSeries + ": import}"},
@@ -262,7 +262,7 @@ var jobFixtures = []jobFixture{
 		name: "failing-indexes", script: "exit 1", spec: "{" + indexed + "completions: 3, parallelism: 3, maxFailedIndexes: 1}",
 		finding: "Suspicious MaxFailedIndexesExceeded", cause: "exited with code 1",
 	},
-	{name: "failed-long-ago", spec: "managedBy: " + absentManager, finding: "Zombie FailedLongAgo"}, // the test writes its status
+	{name: "failed-long-ago", spec: "managedBy: " + absentManager, finding: "Zombie FailedLongAgo"},            // the test writes its status
 	{name: "finished-long-ago", spec: "managedBy: " + absentManager, finding: "Suspicious FinishedNotCleaned"}, // the test writes its status
 
 	// Not ending.

@@ -269,7 +269,7 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 				},
 			}}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "meshed", Expression: `"e2e-mesh" in object.metadata.?labels.orValue({})`}},
+			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "meshed", Expression: `"e2e-mesh" in object.metadata.?labels.orValue({})`}},
 			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType: admissionregistrationv1.PatchTypeJSONPatch,

@@ -34,10 +34,10 @@ const repositoryRoot = "../.."
 
 // The tests' namespaces.
 const (
-	watchedNamespace   = "e2e-watched"    // of the sequences; it enforces the Pod Security Standard restricted
-	unwatchedNamespace = "e2e-unwatched"  // the operator does not watch it
-	reportedNamespace  = "e2e-reported"   // not watched, but the operator reports on its Jobs
-	tenantNamespace    = "e2e-tenants"    // of users with a single permission
+	watchedNamespace   = "e2e-watched"         // of the sequences; it enforces the Pod Security Standard restricted
+	unwatchedNamespace = "e2e-unwatched"       // the operator does not watch it
+	reportedNamespace  = "e2e-reported"        // not watched, but the operator reports on its Jobs
+	tenantNamespace    = "e2e-tenants"         // of users with a single permission
 	hostileNamespace   = "e2e-hostile-session" // with an AgenticSession; a test deletes it
 	// With AgenticSessions. The second has a default queue of Kueue, and the local cluster ignores the NetworkPolicies of the third.
 	sessionsNamespace, deletionNamespace, unenforcedNamespace = "e2e-sessions", "e2e-deleted-sessions", "e2e-unenforced"

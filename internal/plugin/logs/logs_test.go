@@ -78,16 +78,16 @@ func TestContainerLogsOfAStep(t *testing.T) {
 		all  bool
 		want []containerLog
 	}{
-		"only logs of the Job in the status":                 {running, []corev1.Pod{first, second}, false, []containerLog{logOf("j2-b", "load")}},
-		"logs of all attempts, the oldest first":             {running, []corev1.Pod{second, first}, true, []containerLog{logOf("j1-a", "load/a"), logOf("j2-b", "load/b")}},
-		"a Pod with the labels and another owner is ignored": {running, []corev1.Pod{unrelated}, false, []containerLog{}},
-		"a Pod of another step is ignored":                   {running, []corev1.Pod{ofAnotherStep}, false, []containerLog{}},
-		"logs of any Job of the step without a status":       {plain, []corev1.Pod{first}, false, []containerLog{logOf("j1-a", "load")}},
-		"a step with retries has the name of the Pod":        {retried, []corev1.Pod{second}, false, []containerLog{logOf("j2-b", "load/b")}},
-		"a container that never started has no log":          {running, []corev1.Pod{neverStarted}, false, []containerLog{}},
-		"a failed init container has a log":                  {running, []corev1.Pod{withInit}, false, []containerLog{ofInit}},
-		"a restarted container has the log of its last start":  {running, []corev1.Pod{restarted}, false, []containerLog{afterRestart}},
-		"with all attempts, also that of its previous start": {running, []corev1.Pod{restarted}, true, []containerLog{beforeRestart, afterRestart}},
+		"only logs of the Job in the status":                  {running, []corev1.Pod{first, second}, false, []containerLog{logOf("j2-b", "load")}},
+		"logs of all attempts, the oldest first":              {running, []corev1.Pod{second, first}, true, []containerLog{logOf("j1-a", "load/a"), logOf("j2-b", "load/b")}},
+		"a Pod with the labels and another owner is ignored":  {running, []corev1.Pod{unrelated}, false, []containerLog{}},
+		"a Pod of another step is ignored":                    {running, []corev1.Pod{ofAnotherStep}, false, []containerLog{}},
+		"logs of any Job of the step without a status":        {plain, []corev1.Pod{first}, false, []containerLog{logOf("j1-a", "load")}},
+		"a step with retries has the name of the Pod":         {retried, []corev1.Pod{second}, false, []containerLog{logOf("j2-b", "load/b")}},
+		"a container that never started has no log":           {running, []corev1.Pod{neverStarted}, false, []containerLog{}},
+		"a failed init container has a log":                   {running, []corev1.Pod{withInit}, false, []containerLog{ofInit}},
+		"a restarted container has the log of its last start": {running, []corev1.Pod{restarted}, false, []containerLog{afterRestart}},
+		"with all attempts, also that of its previous start":  {running, []corev1.Pod{restarted}, true, []containerLog{beforeRestart, afterRestart}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := containerLogsOf(row.sj, "load", podsOfStep(row.sj, "load", row.pods, row.all), row.all)

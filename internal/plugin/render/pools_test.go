@@ -65,14 +65,14 @@ func TestPoolChangesAreReportedOnce(t *testing.T) {
 		before, after *v1alpha1.WorkerPool
 		want          []string
 	}{
-		"the first state":               {nil, mailersPool(), []string{first}},
-		"no change":                     {mailersPool(), mailersPool(), nil},
-		"a change":                      {mailersPool(), mailersPool(draining), []string{"backlog 1200, in flight 50, 6/6 workers ready, 5 busy, 2 draining: Demand"}},
-		"a new problem":                 {mailersPool(), mailersPool(degraded), []string{"CrashLoop: mailers-2-x has restarted 5 times"}},
-		"a known problem":               {mailersPool(degraded), mailersPool(degraded), nil},
+		"the first state":                 {nil, mailersPool(), []string{first}},
+		"no change":                       {mailersPool(), mailersPool(), nil},
+		"a change":                        {mailersPool(), mailersPool(draining), []string{"backlog 1200, in flight 50, 6/6 workers ready, 5 busy, 2 draining: Demand"}},
+		"a new problem":                   {mailersPool(), mailersPool(degraded), []string{"CrashLoop: mailers-2-x has restarted 5 times"}},
+		"a known problem":                 {mailersPool(degraded), mailersPool(degraded), nil},
 		"conditions that repeat the spec": {nil, mailersPool(repeating), []string{first}},
-		"a problem in the first state":  {nil, mailersPool(degraded), []string{first, "CrashLoop: mailers-2-x has restarted 5 times"}},
-		"no reason without autoscaling": {nil, mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling = nil }), []string{"backlog 1200, in flight 50, 6/8 workers ready, 5 busy"}},
+		"a problem in the first state":    {nil, mailersPool(degraded), []string{first, "CrashLoop: mailers-2-x has restarted 5 times"}},
+		"no reason without autoscaling":   {nil, mailersPool(func(wp *v1alpha1.WorkerPool) { wp.Spec.Autoscaling = nil }), []string{"backlog 1200, in flight 50, 6/8 workers ready, 5 busy"}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			require.Equal(t, row.want, texts(PoolChanges(row.before, row.after)))
