@@ -105,6 +105,11 @@ func (s *testServer) post(path string, form url.Values) *httptest.ResponseRecord
 	return s.do(r)
 }
 
+func (s *testServer) wantCommand(want ...string) {
+	s.t.Helper()
+	require.Equal(s.t, [][]string{want}, s.commands)
+}
+
 func TestActionRunsTheCommandThatThePageShows(t *testing.T) {
 	s := newTestServer(t, []client.Object{testbuilder.SequentialJob("etl", "a").Step("load").Obj()})
 	const path = "/k/seq/a/etl/action?do=suspend"
@@ -114,8 +119,7 @@ func TestActionRunsTheCommandThatThePageShows(t *testing.T) {
 		t.Errorf("status %d, commands %v:\n%s", shown.Code, s.commands, shown.Body)
 	}
 	ran := s.post(path, nil)
-	want := []string{"seq", "suspend", "--namespace=a", "--", "etl"}
-	require.True(t, len(s.commands) == 1 && slices.Equal(s.commands[0], want), "commands %q, want %q", s.commands, want)
+	s.wantCommand("seq", "suspend", "--namespace=a", "--", "etl")
 	require.Contains(t, ran.Body.String(), "etl suspended")
 }
 
@@ -199,8 +203,7 @@ func TestOnlyNamesOfPodsAreDrained(t *testing.T) {
 	s.post(path, url.Values{"confirm": {"mailers"}})
 	require.True(t, len(s.commands) == 0, "commands %q without the name of the worker", s.commands)
 	s.post(path, url.Values{"confirm": {"mailers-5c9f7d-x2k4p"}})
-	want := []string{"pool", "drain", "--namespace=a", "--", "mailers", "mailers-5c9f7d-x2k4p"}
-	require.True(t, len(s.commands) == 1 && slices.Equal(s.commands[0], want), "commands %q, want %q", s.commands, want)
+	s.wantCommand("pool", "drain", "--namespace=a", "--", "mailers", "mailers-5c9f7d-x2k4p")
 }
 
 func newInteractiveSession(phase v1alpha1.SessionPhase) *v1alpha1.AgenticSession {
@@ -217,8 +220,7 @@ func TestMessageIsTheInputOfTheCommandAndIsSentOnceTheAgentWorksOnIt(t *testing.
 	if !strings.Contains(body, "Sent: the agent works on it.") || !strings.Contains(body, "data-sent") || s.input != "--help\n<b>$(x)</b>" {
 		t.Errorf("input %q; the page shows:\n%s", s.input, body)
 	}
-	want := []string{"session", "attach", "--namespace=a", "--", "pair"}
-	require.True(t, slices.Equal(s.commands[0], want), "command %q, want %q", s.commands[0], want)
+	s.wantCommand("session", "attach", "--namespace=a", "--", "pair")
 	s.output, s.errOutput, s.code, s.waits = "", "error: <i>409</i> the agent works on another message", 2, false
 	if body := s.post("/k/session/a/pair/message", url.Values{"message": {"x"}}).Body.String(); !strings.Contains(body, "&lt;i&gt;409&lt;/i&gt; the agent works on another message") || strings.Contains(strings.ToLower(body), "sent") {
 		t.Errorf("the page shows:\n%s", body)
@@ -263,8 +265,7 @@ func TestExplanationTakesOnlyNamesOfObjects(t *testing.T) {
 		}
 	}
 	s.get("/explain?namespace=a&name=train")
-	want := []string{"report", "explain", "--namespace=a", "--", "train"}
-	require.True(t, len(s.commands) == 1 && slices.Equal(s.commands[0], want), "commands %q, want %q", s.commands, want)
+	s.wantCommand("report", "explain", "--namespace=a", "--", "train")
 }
 
 func TestEventsEndWithTheStream(t *testing.T) {

@@ -123,43 +123,33 @@ func dialogOf(l Links, e *view.Entry, actions []view.Action) g.Node {
 	return g.Map(actions, func(action view.Action) g.Node { return Confirmation(l, e, &action, "") })
 }
 
+func mustMarshal(value any) []byte {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
 // hostileEvents is the log of an agent that changed a file.
 func hostileEvents(text string) []byte {
-	input, err := json.Marshal(map[string]string{"file_path": text, "old_string": text, "new_string": text})
-	if err != nil {
-		panic(err)
-	}
-	event, err := json.Marshal(&agentprofile.Event{Type: agentprofile.EventToolCall, Tool: &agentprofile.Tool{Name: text, Input: input}})
-	if err != nil {
-		panic(err)
-	}
+	input := mustMarshal(map[string]string{"file_path": text, "old_string": text, "new_string": text})
+	event := mustMarshal(&agentprofile.Event{Type: agentprofile.EventToolCall, Tool: &agentprofile.Tool{Name: text, Input: input}})
 	return append([]byte("run 1, attempt 1 | "), event...)
 }
 
 func hostileDescription(text string) []byte {
-	raw, err := json.Marshal(render.Description{Pods: []render.PodState{{Name: text, Part: text, State: text, Node: text}}, Events: []render.Event{{Type: text, Object: text, Reason: text, Message: text}}})
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return mustMarshal(render.Description{Pods: []render.PodState{{Name: text, Part: text, State: text, Node: text}}, Events: []render.Event{{Type: text, Object: text, Reason: text, Message: text}}})
 }
 
 func hostileWorkers(text string) []byte {
-	raw, err := json.Marshal([]render.Worker{{Name: text, State: text, Revision: text, Node: text}})
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return mustMarshal([]render.Worker{{Name: text, State: text, Revision: text, Node: text}})
 }
 
 func hostileReport(text string) []byte {
-	raw, err := json.Marshal(&v1alpha1.JobReportList{Items: []v1alpha1.JobReport{{Status: v1alpha1.JobReportStatus{
+	return mustMarshal(&v1alpha1.JobReportList{Items: []v1alpha1.JobReport{{Status: v1alpha1.JobReportStatus{
 		Findings: []v1alpha1.JobFinding{{Name: text, JobFindingClass: v1alpha1.JobFindingClass{Category: v1alpha1.JobCategory(text), Owner: &v1alpha1.JobOwner{Kind: text, Name: text}, Reason: text}, Cause: text, Message: text}},
 	}}}})
-	if err != nil {
-		panic(err)
-	}
-	return raw
 }
 
 // allowedElements are those that the package writes. The shell also writes those of a document.
