@@ -77,22 +77,11 @@ var goType = regexp.MustCompile(`\b[a-z][a-z0-9]*\.[A-Z][a-z]\w*|\[\][a-z]|map\[
 func TestDescriptionsNameNoGoTypes(t *testing.T) {
 	for name, crd := range definitions(t) {
 		for i := range crd.Spec.Versions {
-			checkDescriptions(t, name, crd.Spec.Versions[i].Schema.OpenAPIV3Schema)
+			walkSchema(name, crd.Spec.Versions[i].Schema.OpenAPIV3Schema, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+				found := goType.FindString(schema.Description)
+				require.True(t, found == "", "%s: the description names the Go type %s: %s", path, found, schema.Description)
+			})
 		}
-	}
-}
-
-func checkDescriptions(t *testing.T, path string, schema *apiextensionsv1.JSONSchemaProps) {
-	if schema == nil {
-		return
-	}
-	found := goType.FindString(schema.Description)
-	require.True(t, found == "", "%s: the description names the Go type %s: %s", path, found, schema.Description)
-	for name := range schema.Properties {
-		checkDescriptions(t, path+"."+name, new(schema.Properties[name]))
-	}
-	if schema.Items != nil {
-		checkDescriptions(t, path+"[]", schema.Items.Schema)
 	}
 }
 
@@ -103,16 +92,11 @@ func TestAConditionWithoutAMeaningIsAnError(t *testing.T) {
 		"another beginning":    "// ConditionServing means that it serves.\nconst ConditionServing = \"Serving\"",
 	} {
 		dir := t.TempDir()
-		writeFile(t, filepath.Join(dir, "types.go"), "package v1alpha1\n\n"+source+"\n")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "types.go"), []byte("package v1alpha1\n\n"+source+"\n"), 0o600))
 		if err := writeConditions(dir, filepath.Join(dir, "page"), nil); err == nil || !strings.Contains(err.Error(), "the comment of ConditionServing must begin with") {
 			t.Errorf("%s: error %v", title, err)
 		}
 	}
-}
-
-func writeFile(t *testing.T, path, content string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // The seconds of Kubernetes' own Pods pass through: the API server or the kubelet decides about them.
@@ -165,19 +149,14 @@ func walkSchema(path string, schema *apiextensionsv1.JSONSchemaProps, visit func
 
 // The API server also limits how expensive validation rules may be, by the greatest sizes of the values.
 func TestTheAPIServerAcceptsAllCRDs(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
-	require.True(t, err == nil && len(paths) != 0, "%d CRDs, %v", len(paths), err)
-	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		require.NoError(t, err)
-		crd, internal := &apiextensionsv1.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
-		require.NoError(t, yaml.UnmarshalStrict(raw, crd))
+	for name, crd := range definitions(t) {
+		internal := &apiextensions.CustomResourceDefinition{}
 		apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
 		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 		crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
 		require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil))
 		for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), internal) {
-			t.Errorf("%s: %v", filepath.Base(path), problem)
+			t.Errorf("%s: %v", name, problem)
 		}
 	}
 }
