@@ -50,23 +50,11 @@ func TestTheShortPatternMatchesTheSameQuantities(t *testing.T) {
 	}
 }
 
-type properties = map[string]apiextensionsv1.JSONSchemaProps
-
-func podSchema() *apiextensionsv1.JSONSchemaProps {
-	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
-	container := apiextensionsv1.JSONSchemaProps{Type: "object", Required: []string{"name", "image"}, Properties: properties{
-		"name": text, "image": text, "securityContext": {Type: "object", Properties: properties{"privileged": {Type: "boolean"}}},
-	}}
-	return &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties{
-		"containers":  {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &container}},
-		"labels":      {Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &text}},
-		"names":       {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}},
-		"hostNetwork": {Type: "boolean"},
-	}}
-}
-
 func TestAnEntryOfASelectionThatChangesNothingIsAnError(t *testing.T) {
+	type properties = map[string]apiextensionsv1.JSONSchemaProps
+	container := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties{"name": {Type: "string"}, "image": {Type: "string"}}}
 	for _, paths := range [][]string{{"volumes"}, {"containers.command"}, {"containers", "containers.name"}, {"containers.name", "containers"}} {
-		require.True(t, keepOnly(podSchema(), paths) != nil, "%v: no error", paths)
+		s := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties{"containers": {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: container}}}}
+		require.True(t, keepOnly(s, paths) != nil, "%v: no error", paths)
 	}
 }
