@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -38,7 +37,10 @@ func TestEveryExampleFileHasAnExpectation(t *testing.T) {
 func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 	for _, example := range Examples() {
 		t.Run(example.ObjectName(), func(t *testing.T) {
-			sj := readExample(t, example.File)
+			content, err := os.ReadFile(filepath.Join(examplesDirectory, example.File))
+			require.NoError(t, err)
+			sj := &v1alpha1.SequentialJob{}
+			require.NoError(t, yaml.UnmarshalStrict(content, sj))
 			require.True(t, sj.Name == example.ObjectName(), "it is named %q, expected the name of its file", sj.Name)
 			errs := sequentialjob.Validate(sj)
 			if refused := len(errs) > 0; refused != (example.Refused != "") {
@@ -59,15 +61,6 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 	}
 }
 
-func readExample(t *testing.T, file string) *v1alpha1.SequentialJob {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(examplesDirectory, file))
-	require.NoError(t, err)
-	sj := &v1alpha1.SequentialJob{}
-	require.NoError(t, yaml.UnmarshalStrict(content, sj))
-	return sj
-}
-
 func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	require.NoError(t, err)
@@ -77,28 +70,17 @@ func TestReadmeShowsTheMinimalExample(t *testing.T) {
 	require.Contains(t, string(readme), "```yaml\napiVersion"+manifest+"```")
 }
 
-func readSessions(t *testing.T, name string) []v1alpha1.AgenticSession {
-	t.Helper()
-	file, err := os.Open(filepath.Join("../../../examples", name))
+func TestEverySessionHasAnExpectation(t *testing.T) {
+	file, err := os.Open(filepath.Join("../../../examples", SessionsFile))
 	require.NoError(t, err)
 	defer file.Close()
 	const buffer = 4096
 	documents := utilyaml.NewYAMLOrJSONDecoder(file, buffer)
-	var found []v1alpha1.AgenticSession
-	for {
-		var s v1alpha1.AgenticSession
-		if documents.Decode(&s) != nil {
-			return found
-		}
-		if s.Kind == "AgenticSession" {
-			found = append(found, s)
-		}
-	}
-}
-
-func TestEverySessionHasAnExpectation(t *testing.T) {
 	var want, got []string
-	for _, s := range readSessions(t, SessionsFile) {
+	for s := (v1alpha1.AgenticSession{}); documents.Decode(&s) == nil; s = v1alpha1.AgenticSession{} {
+		if s.Kind != "AgenticSession" {
+			continue
+		}
 		want = append(want, s.Name)
 		if errs := agenticsession.Validate(&s); len(errs) > 0 {
 			t.Errorf("%s: validation: %v", s.Name, errs)
@@ -107,9 +89,7 @@ func TestEverySessionHasAnExpectation(t *testing.T) {
 	for _, s := range SessionExamples() {
 		got = append(got, s.Name)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("sessions of %s and expectations (-file +expectations):\n%s", SessionsFile, diff)
-	}
+	require.Equal(t, want, got)
 }
 
 func TestEveryStaleJobFileHasAnExpectationWithItsName(t *testing.T) {
