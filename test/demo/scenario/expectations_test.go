@@ -77,7 +77,11 @@ func TestEverySessionHasAnExpectation(t *testing.T) {
 	const buffer = 4096
 	documents := utilyaml.NewYAMLOrJSONDecoder(file, buffer)
 	var want, got []string
-	for s := (v1alpha1.AgenticSession{}); documents.Decode(&s) == nil; s = v1alpha1.AgenticSession{} {
+	for {
+		var s v1alpha1.AgenticSession
+		if documents.Decode(&s) != nil {
+			break
+		}
 		if s.Kind != "AgenticSession" {
 			continue
 		}
