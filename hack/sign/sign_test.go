@@ -58,9 +58,8 @@ func TestBundleHasTheSignatureAndTheDigest(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(read(t, file+".sigstore.json"), &bundle))
-	if bundle.MessageSignature.Signature+"\n" != string(read(t, file+".sig")) {
-		t.Errorf("the bundle has the signature %s", bundle.MessageSignature.Signature)
-	}
+	require.True(t, bundle.MessageSignature.Signature+"\n" == string(read(t, file+".sig")),
+		"the bundle has the signature %s", bundle.MessageSignature.Signature)
 	// printf checksums | sha256sum | xxd -r -p | base64
 	if digest := bundle.MessageSignature.MessageDigest; digest.Algorithm != "SHA2_256" || digest.Digest != "076xbKJ6n8MytV9SbhyNptsLL1jVDJ0n1Z4V4jpONag=" {
 		t.Errorf("the bundle has the digest %s %s", digest.Algorithm, digest.Digest)

@@ -94,7 +94,6 @@ func TestDifference(t *testing.T) {
 func TestDoctorAsksForTheQuotaThatTheDocumentationRecommends(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
 	require.NoError(t, err)
-	if !strings.Contains(strings.ReplaceAll(string(page), "\\\n", ""), "--hard="+RecommendedQuota+"\n") {
-		t.Errorf("docs/security.md does not recommend %s", RecommendedQuota)
-	}
+	require.True(t, strings.Contains(strings.ReplaceAll(string(page), "\\\n", ""), "--hard="+RecommendedQuota+"\n"),
+		"docs/security.md does not recommend %s", RecommendedQuota)
 }

@@ -143,9 +143,8 @@ func TestCommandsRejectInvalidArguments(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, args)
-			if code != exitError || out != "" || !strings.HasPrefix(errOut, "error: ") || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
+			require.True(t, code == exitError && out == "" && strings.HasPrefix(errOut, "error: ") && strings.Contains(errOut, want) && strings.Count(errOut, "\n") == 1,
+				"exit code %d, stdout %q, stderr %q", code, out, errOut)
 		})
 	}
 }
@@ -237,9 +236,8 @@ func TestCreateFromArguments(t *testing.T) {
 	sj := &v1alpha1.SequentialJob{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj))
 	require.Equal(t, "busybox:1.37", sj.Spec.Template.Spec.Containers[0].Image)
-	if len(sj.Spec.Containers) != 2 || sj.Spec.Containers[1].Name != "load" || sj.Spec.Containers[1].Command[2] != "wc x" {
-		t.Errorf("steps %+v", sj.Spec.Containers)
-	}
+	require.True(t, len(sj.Spec.Containers) == 2 && sj.Spec.Containers[1].Name == "load" && sj.Spec.Containers[1].Command[2] == "wc x",
+		"steps %+v", sj.Spec.Containers)
 
 	prompt := filepath.Join(t.TempDir(), "prompt.md")
 	require.NoError(t, os.WriteFile(prompt, []byte("Fix the failing test.\n"), 0o600))
@@ -248,9 +246,8 @@ func TestCreateFromArguments(t *testing.T) {
 	}
 	s := &v1alpha1.AgenticSession{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "fix"}, s))
-	if s.Spec.Prompt != "Fix the failing test.\n" || s.Spec.Runner != "small" || s.Spec.UserContext == nil || s.Spec.UserContext.UserID != "ada" {
-		t.Errorf("spec %+v", s.Spec)
-	}
+	require.True(t, s.Spec.Prompt == "Fix the failing test.\n" && s.Spec.Runner == "small" && s.Spec.UserContext != nil && s.Spec.UserContext.UserID == "ada",
+		"spec %+v", s.Spec)
 }
 
 func TestFilesAndStandardInputAreReadUpToALimit(t *testing.T) {

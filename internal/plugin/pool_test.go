@@ -135,9 +135,8 @@ func TestPoolViewKeepsARecentBacklogHistory(t *testing.T) {
 		t.Errorf("lines without a change: %q", lines)
 	}
 	load := v.loads[client.ObjectKey{Namespace: "a", Name: "mailers"}]
-	if len(load.Backlogs) != backlogHistoryLength || load.Backlogs[backlogHistoryLength-1] != 99 || load.Backlogs[0] != 77 {
-		t.Errorf("backlogs %v", load.Backlogs)
-	}
+	require.True(t, len(load.Backlogs) == backlogHistoryLength && load.Backlogs[backlogHistoryLength-1] == 99 && load.Backlogs[0] == 77,
+		"backlogs %v", load.Backlogs)
 	deleted := update(99)
 	deleted.Deleted = true
 	if lines := v.applyUpdate(deleted); len(lines) != 1 || lines[0].Text != "mailers was deleted" || len(v.loads) > 0 {
@@ -225,9 +224,8 @@ func TestNamedWorkerIsEvicted(t *testing.T) {
 				},
 			})
 			_, out, errOut := runPluginWith(t, "pool drain mailers "+row.args, c)
-			if out != row.out || !strings.Contains(errOut, row.errOut) || (row.errOut == "") != (errOut == "") || evicted != row.evicted {
-				t.Errorf("evicted %v, stdout %q, stderr %q", evicted, out, errOut)
-			}
+			require.True(t, out == row.out && strings.Contains(errOut, row.errOut) && (row.errOut == "") == (errOut == "") && evicted == row.evicted,
+				"evicted %v, stdout %q, stderr %q", evicted, out, errOut)
 		})
 	}
 }

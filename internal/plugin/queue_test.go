@@ -69,13 +69,11 @@ func TestASentJobHasItsPayloadKindAndHeaders(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(`{"order":7}`), 0o600))
 	const command = "queue send mail --kind invoice --id order-7 --timeout 30s --header Tenant=acme -f "
 	code, out, errOut := runPlugin(t, command+file, natsQueue("mail"), natsSecret(g.clientURL()))
-	if code != exitSuccess || out != "job order-7 sent to queue.yardmaster.dev/mail\n" {
-		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
+	require.True(t, code == exitSuccess && out == "job order-7 sent to queue.yardmaster.dev/mail\n",
+		"exit code %d, stdout %q, stderr %q", code, out, errOut)
 	message := g.lastJob()
-	if string(message.Data) != `{"order":7}` || message.Header.Get("Tenant") != "acme" || message.Header.Get("Yardmaster-Kind") != "invoice" {
-		t.Errorf("payload %q, headers %v", message.Data, message.Header)
-	}
+	require.True(t, string(message.Data) == `{"order":7}` && message.Header.Get("Tenant") == "acme" && message.Header.Get("Yardmaster-Kind") == "invoice",
+		"payload %q, headers %v", message.Data, message.Header)
 	_, out, _ = runPlugin(t, command+file, natsQueue("mail"), natsSecret(g.clientURL()))
 	require.Equal(t, "queue.yardmaster.dev/mail has job order-7 already\n", out)
 	g.expectCounts(0, 1)
@@ -116,9 +114,8 @@ func TestJobsThatCannotBeSent(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, "queue send "+args, natsQueue("mail"), natsQueue("video"), natsSecret(g.clientURL()))
-			if code != exitError || out != "" || !strings.Contains(errOut, want) {
-				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, want)
-			}
+			require.True(t, code == exitError && out == "" && strings.Contains(errOut, want),
+				"exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, want)
 		})
 	}
 	g.expectCounts(0, 0)
@@ -343,9 +340,8 @@ func TestDeadLetterCommands(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			g := newDeadLetterBroker(t, row.letters)
 			code, out, errOut := runPlugin(t, "queue dead "+args, natsQueue("mail"), natsSecret(g.clientURL()))
-			if code != row.code || !strings.Contains(out, row.out) || !strings.Contains(errOut, row.errOut) {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
+			require.True(t, code == row.code && strings.Contains(out, row.out) && strings.Contains(errOut, row.errOut),
+				"exit code %d, stdout %q, stderr %q", code, out, errOut)
 			require.True(t, !strings.Contains(out, "\x1b"), "a dead letter wrote an escape sequence: %q", out)
 			g.expectCounts(row.dead, row.ready)
 		})
@@ -385,9 +381,8 @@ func TestDeadLettersFindTheBroker(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, "queue dead list "+row.objects[0].GetName()+" "+row.args, row.objects...)
-			if code != row.code || !strings.Contains(errOut, row.errOut) || strings.Contains(errOut, "pass") {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
+			require.True(t, code == row.code && strings.Contains(errOut, row.errOut) && !strings.Contains(errOut, "pass"),
+				"exit code %d, stdout %q, stderr %q", code, out, errOut)
 			require.True(t, code != exitSuccess || strings.Contains(out, "no such address"), "no dead letter in %q", out)
 		})
 	}

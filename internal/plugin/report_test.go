@@ -103,18 +103,16 @@ func TestReportFailsIfJobsCannotBeListed(t *testing.T) {
 		},
 	})
 	code, out, errOut := runPluginWith(t, "report", failing)
-	if code != exitError || out != "" || !strings.Contains(errOut, "listing Jobs, page 1: forbidden") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
+	require.True(t, code == exitError && out == "" && strings.Contains(errOut, "listing Jobs, page 1: forbidden"),
+		"exit code %d, stdout %q, stderr %q", code, out, errOut)
 }
 
 func TestReportPrintsJobReportsAsJSONAndYAML(t *testing.T) {
 	_, raw, _ := runPlugin(t, "report -o json", staleTestJobs...)
 	var one v1alpha1.JobReport
 	require.NoError(t, json.Unmarshal([]byte(raw), &one))
-	if one.Kind != "JobReport" || one.Namespace != "a" || one.Status.Summary.Total != 3 || len(one.Status.Findings) != 2 {
-		t.Errorf("report %+v", one)
-	}
+	require.True(t, one.Kind == "JobReport" && one.Namespace == "a" && one.Status.Summary.Total == 3 && len(one.Status.Findings) == 2,
+		"report %+v", one)
 	_, raw, _ = runPlugin(t, "report -A -o yaml", staleTestJobs...)
 	var list v1alpha1.JobReportList
 	require.NoError(t, yaml.UnmarshalStrict([]byte(raw), &list))
@@ -199,9 +197,8 @@ func TestReportFromClusterWarnsOfAFailedScan(t *testing.T) {
 	stored.Status.LastScanTime = new(metav1.NewTime(testTime))
 	stored.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Forbidden", Message: "no Role"}}
 	code, _, errOut := runPlugin(t, "report --from-cluster", stored)
-	if code != exitSuccess || errOut != "warning: the last scan of namespace a failed (Forbidden): no Role\n" {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
+	require.True(t, code == exitSuccess && errOut == "warning: the last scan of namespace a failed (Forbidden): no Role\n",
+		"exit code %d, stderr %q", code, errOut)
 }
 
 func TestReportExplainReadsPodsAndEvents(t *testing.T) {
@@ -270,9 +267,8 @@ func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
 			if err := json.Unmarshal([]byte(raw), &explained); err != nil {
 				t.Fatal(err, errOut)
 			}
-			if reported != row.want || explained.Category != row.want {
-				t.Errorf("reported as %s, explained as %s, want %s", reported, explained.Category, row.want)
-			}
+			require.True(t, reported == row.want && explained.Category == row.want,
+				"reported as %s, explained as %s, want %s", reported, explained.Category, row.want)
 			isSuperseded := strings.Contains(explained.Message, "the later Job good does the same work")
 			require.True(t, isSuperseded == (row.job == "failed" && row.want == "Healthy"), "message %q", explained.Message)
 		})
@@ -283,9 +279,8 @@ func TestReportExplainWithoutPermissionSaysWhatIsUnknown(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no RBAC policy matched"))
 	code, out, errOut := runPluginWith(t, "report explain train", failingLists(t, forbidden, unstartedJob("a", "train", time.Hour)))
 	require.True(t, code == exitSuccess && strings.Contains(out, "NeverStarted"), "exit code %d, stdout %q", code, out)
-	if !strings.Contains(errOut, "warning: the Job's Pods are unknown: ") || !strings.Contains(errOut, "warning: the Job's events are unknown: ") {
-		t.Errorf("stderr %q", errOut)
-	}
+	require.True(t, strings.Contains(errOut, "warning: the Job's Pods are unknown: ") && strings.Contains(errOut, "warning: the Job's events are unknown: "),
+		"stderr %q", errOut)
 }
 
 // verdictJobs are the Jobs of the documentation, of every reason, and Jobs of every series, each with a failure that is superseded, a
@@ -425,9 +420,8 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 				healthy++
 			}
 			for place, verdict := range verdicts {
-				if verdict[jobs[i].Name] != want {
-					t.Errorf("%s, %s: %q in %s, %q by the operator", now.Format(time.RFC3339), jobs[i].Name, verdict[jobs[i].Name], place, want)
-				}
+				require.True(t, verdict[jobs[i].Name] == want,
+					"%s, %s: %q in %s, %q by the operator", now.Format(time.RFC3339), jobs[i].Name, verdict[jobs[i].Name], place, want)
 			}
 		}
 	}

@@ -39,9 +39,8 @@ func failedSequence(name string) *v1alpha1.SequentialJob {
 
 func TestLogsRejectAnUnknownStep(t *testing.T) {
 	code, _, errOut := runPlugin(t, "seq logs etl --step=transform", failedSequence("etl"))
-	if code != exitError || errOut != "error: invalid --step \"transform\": must be one of extract, load\n" {
-		t.Errorf("exit code %d, stderr %q", code, errOut)
-	}
+	require.True(t, code == exitError && errOut == "error: invalid --step \"transform\": must be one of extract, load\n",
+		"exit code %d, stderr %q", code, errOut)
 }
 
 func TestRerunSequence(t *testing.T) {
@@ -227,14 +226,12 @@ func TestSuspendAndResume(t *testing.T) {
 					c := newFakeClient(t, kind.object.DeepCopyObject().(client.Object))
 					code, out, errOut := runPluginWith(t, args, c)
 					isMissing := strings.Contains(errOut, `"no-such" not found`)
-					if code != wantCode || out != kind.name+" "+row.message+"\n" || isMissing != (wantCode == exitError) {
-						t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, row.message)
-					}
+					require.True(t, code == wantCode && out == kind.name+" "+row.message+"\n" && isMissing == (wantCode == exitError),
+						"exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, row.message)
 					after := kind.object.DeepCopyObject().(client.Object)
 					err := c.Get(t.Context(), client.ObjectKeyFromObject(after), after)
-					if err != nil || *suspendField(after) != (row.command == kind.suspend) {
-						t.Errorf("suspended: %t, %v", *suspendField(after), err)
-					}
+					require.True(t, err == nil && *suspendField(after) == (row.command == kind.suspend),
+						"suspended: %t, %v", *suspendField(after), err)
 				})
 			}
 		}

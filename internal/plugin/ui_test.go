@@ -57,9 +57,8 @@ func TestUIRejectsInvalidFlags(t *testing.T) {
 	} {
 		c := failingLists(t, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")))
 		code, _, errOut := runPluginWith(t, "ui --no-browser "+flags, c)
-		if code != exitError || !strings.Contains(errOut, want) || strings.Contains(errOut, "secret") {
-			t.Errorf("%s: exit code %d, stderr %q", flags, code, errOut)
-		}
+		require.True(t, code == exitError && strings.Contains(errOut, want) && !strings.Contains(errOut, "secret"),
+			"%s: exit code %d, stderr %q", flags, code, errOut)
 	}
 }
 

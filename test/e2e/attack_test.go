@@ -456,9 +456,8 @@ func (env *attackEnv) check(t *testing.T, u usage, maxGrowth float64) {
 	pods, err := operatorPods(t.Context())
 	require.NoError(t, err)
 	for i, pod := range pods {
-		if len(pods) != len(env.pods) || pod.UID != env.pods[i].UID || pod.Status.ContainerStatuses[0].RestartCount != env.pods[i].Status.ContainerStatuses[0].RestartCount {
-			t.Errorf("Pod %s was replaced or restarted: %+v", pod.Name, pod.Status.ContainerStatuses)
-		}
+		require.True(t, len(pods) == len(env.pods) && pod.UID == env.pods[i].UID && pod.Status.ContainerStatuses[0].RestartCount == env.pods[i].Status.ContainerStatuses[0].RestartCount,
+			"Pod %s was replaced or restarted: %+v", pod.Name, pod.Status.ContainerStatuses)
 	}
 }
 

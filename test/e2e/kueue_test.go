@@ -140,9 +140,8 @@ func (s *sequenceTest) waitUntilQueued(step, queue string) {
 	s.t.Helper()
 	s.waitUntil("step "+step+" to be queued", func(*v1alpha1.SequentialJob) bool { return s.stepStatus(step).Phase == v1alpha1.StepQueued })
 	status := s.stepStatus(step)
-	if status.Reason != v1alpha1.ReasonQueued || !strings.HasSuffix(status.Message, " waits in queue "+queue) {
-		s.t.Errorf("the step is queued for reason %s: %s", status.Reason, status.Message)
-	}
+	require.True(s.t, status.Reason == v1alpha1.ReasonQueued && strings.HasSuffix(status.Message, " waits in queue "+queue),
+		"the step is queued for reason %s: %s", status.Reason, status.Message)
 	blocked := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionBlocked)
 	if blocked == nil || blocked.Status != metav1.ConditionTrue || blocked.Reason != v1alpha1.ReasonQueued ||
 		s.sj.Status.Phase != v1alpha1.PhaseRunning && s.sj.Status.Phase != v1alpha1.PhasePending {
@@ -284,17 +283,15 @@ func testPreemptedSession(t *testing.T) {
 	s.waitForEvents(v1alpha1.EventJobSuspended)
 	waitUntilDeleted(t, first)
 	used, job := s.s.Status.ActiveDuration, s.s.Status.Attempt.JobUID
-	if used.Duration.Duration == 0 || s.s.Status.Attempt.ActiveSince != nil {
-		t.Errorf("%v count after the preemption, and the time since %s", used, s.s.Status.Attempt.ActiveSince)
-	}
+	require.True(t, used.Duration.Duration != 0 && s.s.Status.Attempt.ActiveSince == nil,
+		"%v count after the preemption, and the time since %s", used, s.s.Status.Attempt.ActiveSince)
 	urgent.releaseSession()
 	urgent.waitForPhase(v1alpha1.SessionCompleted)
 
 	s.waitForPhase(v1alpha1.SessionRunning)
 	status := &s.s.Status
-	if status.Attempt.Attempt != 1 || status.Attempt.JobUID != job || status.Retries+status.Disruptions != 0 || len(status.Attempts) != 0 || status.ActiveDuration != used {
-		t.Errorf("%+v", status)
-	}
+	require.True(t, status.Attempt.Attempt == 1 && status.Attempt.JobUID == job && status.Retries+status.Disruptions == 0 && len(status.Attempts) == 0 && status.ActiveDuration == used,
+		"%+v", status)
 	s.waitUntil("to have a deadline", func(status *v1alpha1.AgenticSessionStatus) bool {
 		var job batchv1.Job
 		require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: sessionsNamespace, Name: status.Attempt.JobName}, &job))

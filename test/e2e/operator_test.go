@@ -474,9 +474,8 @@ func testNamespaceIsDeleted(t *testing.T) {
 	s.deleteSequence()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: terminatingNamespace}}
 	for _, object := range []client.Object{s.sj, o.getPool()} {
-		if !objectExists(t, object) || len(object.GetFinalizers()) == 0 {
-			t.Errorf("%s lost its finalizer although its namespace is not terminating", object.GetName())
-		}
+		require.True(t, objectExists(t, object) && len(object.GetFinalizers()) != 0,
+			"%s lost its finalizer although its namespace is not terminating", object.GetName())
 	}
 	start := time.Now()
 	require.NoError(t, cluster.Delete(t.Context(), ns))

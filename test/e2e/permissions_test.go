@@ -252,9 +252,8 @@ func testSessionRunnerPermission(t *testing.T) {
 	// Together with the permission to create sessions it means any image, but never root.
 	s := createSessionIn(t, tenantNamespace, "wide", "wide", "none", nil)
 	s.waitUntil("to end", func(status *v1alpha1.AgenticSessionStatus) bool { return status.Phase == v1alpha1.SessionFailed })
-	if len(s.s.Status.Attempts) != 1 || !strings.Contains(s.s.Status.Attempts[0].Message, "65532") {
-		t.Errorf("the session ran as another user: %+v", s.s.Status.Attempts)
-	}
+	require.True(t, len(s.s.Status.Attempts) == 1 && strings.Contains(s.s.Status.Attempts[0].Message, "65532"),
+		"the session ran as another user: %+v", s.s.Status.Attempts)
 }
 
 // The operator reads only the JobReport that it writes, and only where it reports.

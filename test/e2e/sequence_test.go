@@ -186,18 +186,16 @@ func (s *sequenceTest) wantEachStepOnce() {
 	}
 	var ended metav1.Time
 	for i, job := range jobs {
-		if job.Labels[v1alpha1.LabelStep] != s.sj.Spec.Containers[i].Name {
-			s.t.Errorf("%s: Job %d belongs to step %s", s.sj.Name, i, job.Labels[v1alpha1.LabelStep])
-		}
+		require.True(s.t, job.Labels[v1alpha1.LabelStep] == s.sj.Spec.Containers[i].Name,
+			"%s: Job %d belongs to step %s", s.sj.Name, i, job.Labels[v1alpha1.LabelStep])
 		pods := s.listPods(&job)
 		if len(pods) != 1 || job.Status.Succeeded != 1 || job.Status.Failed != 0 {
 			s.t.Errorf("%s: Job %s has %d Pods, %d succeeded, %d failed", s.sj.Name, job.Name, len(pods), job.Status.Succeeded, job.Status.Failed)
 			return
 		}
 		ran := pods[0].Status.ContainerStatuses[0].State.Terminated
-		if ran.StartedAt.Before(&ended) {
-			s.t.Errorf("%s: step %d started at %v, before the previous step ended at %v", s.sj.Name, i, ran.StartedAt, ended)
-		}
+		require.True(s.t, !ran.StartedAt.Before(&ended),
+			"%s: step %d started at %v, before the previous step ended at %v", s.sj.Name, i, ran.StartedAt, ended)
 		ended = ran.FinishedAt
 	}
 }
@@ -475,9 +473,8 @@ kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds())))}}},
 	})
 	after := time.Since(lost)
 	t.Logf("the deletion of all Pods was requested %v after the kubelet stopped", after.Round(time.Second))
-	if after > endsAfterRequest || after < endsBeforeRequest {
-		t.Fatalf("this test expects the request %v to %v after the kubelet stopped", endsBeforeRequest, endsAfterRequest)
-	}
+	require.True(t, after <= endsAfterRequest && after >= endsBeforeRequest,
+		"this test expects the request %v to %v after the kubelet stopped", endsBeforeRequest, endsAfterRequest)
 	for _, c := range cells {
 		t.Run(c.name, func(t *testing.T) {
 			c.s.t = t

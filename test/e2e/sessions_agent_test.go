@@ -200,9 +200,8 @@ func (a *agentTest) checkPullRequest(t *testing.T, cost v1alpha1.Number) {
 	if commits := a.ask(t, "/commits"); !strings.Contains(commits, "Wrote the file. (session/"+a.Name+"-") || !strings.Contains(commits, "+++ b/a.txt") {
 		t.Errorf("the commits are %s", commits)
 	}
-	if result.Transcript.Error != "" || !strings.HasPrefix(result.Transcript.Location, sessionsNamespace+"/"+a.Name+"/") {
-		t.Errorf("the transcript is %+v", result.Transcript)
-	}
+	require.True(t, result.Transcript.Error == "" && strings.HasPrefix(result.Transcript.Location, sessionsNamespace+"/"+a.Name+"/"),
+		"the transcript is %+v", result.Transcript)
 	a.checkSecrets(t)
 }
 

@@ -63,9 +63,8 @@ func (s *sessionTest) wantColumns(header, row string) {
 	output, err := newKubectlCommand(s.t.Context(), "get", "as", "-n", s.s.Namespace, s.s.Name).Output()
 	require.NoError(s.t, err)
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
-	if len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != header || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), row+" ") {
-		s.t.Errorf("kubectl get shows:\n%s\nwant:\n%s\n%s", output, header, row)
-	}
+	require.True(s.t, len(lines) == 2 && strings.Join(strings.Fields(lines[0]), " ") == header && strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), row+" "),
+		"kubectl get shows:\n%s\nwant:\n%s\n%s", output, header, row)
 }
 
 const confinementScript = `
@@ -243,9 +242,8 @@ func testSessionSecrets(t *testing.T) {
 	s.waitForPhase(v1alpha1.SessionCompleted)
 	require.True(t, s.s.Status.Result != nil, "the session has no result")
 	parts := strings.Split(s.s.Status.Result.Summary, "|")
-	if len(parts) != 4 || !slices.Equal(parts[:3], []string{"token ", "MODEL_token=hunter2", "tokens "}) {
-		t.Fatalf("the runner reads %q, want one file, one variable, and only the directory with tokens", parts)
-	}
+	require.True(t, len(parts) == 4 && slices.Equal(parts[:3], []string{"token ", "MODEL_token=hunter2", "tokens "}),
+		"the runner reads %q, want one file, one variable, and only the directory with tokens", parts)
 	payload, err := base64.RawURLEncoding.DecodeString(parts[3])
 	require.NoError(t, err)
 	var claims struct {

@@ -273,9 +273,8 @@ func testAdminAPI(t *testing.T) {
 	env.patchPool(`{"spec":{"networkPolicy":null}}`)
 	after := env.workerPods()
 	for i := range after {
-		if after[i].Name != workers[i].Name || after[i].Status.ContainerStatuses[0].RestartCount > 0 {
-			t.Errorf("worker %s was restarted or replaced", workers[i].Name)
-		}
+		require.True(t, after[i].Name == workers[i].Name && after[i].Status.ContainerStatuses[0].RestartCount == 0,
+			"worker %s was restarted or replaced", workers[i].Name)
 	}
 	// The operator and the kubelet drain workers.
 	env.resizePool(1)

@@ -162,16 +162,14 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 	// What is wrong is repaired where it was installed.
 	run(t, "kubectl delete validatingadmissionpolicybinding yardmaster-runs")
 	findings := run(t, "! bin/kubectl-yardmaster doctor --kubeconfig $KUBECONFIG --namespace platform-b")
-	if !regexp.MustCompile(`FAILED .*Binding yardmaster-runs does not exist\n *fix: make install\n`).MatchString(findings) {
-		t.Errorf("doctor does not say how to restore a policy that all releases share:\n%s", findings)
-	}
+	require.True(t, regexp.MustCompile(`FAILED .*Binding yardmaster-runs does not exist\n *fix: make install\n`).MatchString(findings),
+		"doctor does not say how to restore a policy that all releases share:\n%s", findings)
 	run(t, "make install")
 
 	// Two operators do not serve the same namespace.
 	refused := run(t, "! helm install yardmaster charts/yardmaster --namespace platform-d --create-namespace --set 'namespaces={served-by-b}'"+few+" 2>&1")
-	if !strings.Contains(refused, `Role "yardmaster-`) || !strings.Contains(refused, "cannot be imported into the current release") {
-		t.Errorf("a second release for the same namespace is not refused for its Roles:\n%s", refused)
-	}
+	require.True(t, strings.Contains(refused, `Role "yardmaster-`) && strings.Contains(refused, "cannot be imported into the current release"),
+		"a second release for the same namespace is not refused for its Roles:\n%s", refused)
 
 	refused = run(t, "! make deploy IMG="+image+" OPERATOR_NAMESPACE=platform-d NAMESPACES=served-by-b 2>&1")
 	require.Contains(t, refused, "the operator in namespace platform-b serves namespace served-by-b")

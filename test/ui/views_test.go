@@ -41,9 +41,8 @@ func TestSequenceShowsItsTimelineAndLiveLog(t *testing.T) {
 		return !contains(b.text("#log-lines"), "row 1") && contains(b.text("#log-lines"), "row 2")
 	})
 	whole := evaluate[string](b, "fetch(document.querySelector('#log a[download]').href).then(r => r.text())")
-	if !contains(whole, "row 1\n") || !contains(whole, strings.Repeat("x", 200_000)+"\n") {
-		t.Errorf("the downloaded log has %d bytes: %.200s", len(whole), whole)
-	}
+	require.True(t, contains(whole, "row 1\n") && contains(whole, strings.Repeat("x", 200_000)+"\n"),
+		"the downloaded log has %d bytes: %.200s", len(whole), whole)
 	b.expectNoProblems()
 }
 

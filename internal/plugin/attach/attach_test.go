@@ -92,9 +92,8 @@ func TestEachLineIsAMessageInTheSameSession(t *testing.T) {
 	s, output := newSession(startSession(t, echo), strings.NewReader("First.\n\n  \nSecond."))
 	require.NoError(t, s.Talk(t.Context()))
 	got := output.String()
-	if !strings.Contains(got, "You said First.\nfinished\n> > > ") || !strings.Contains(got, "You said Second.\nfinished\n> \n") {
-		t.Errorf("output %s", got)
-	}
+	require.True(t, strings.Contains(got, "You said First.\nfinished\n> > > ") && strings.Contains(got, "You said Second.\nfinished\n> \n"),
+		"output %s", got)
 }
 
 func TestScriptsSendTheirWholeInputAndGetTheOutcome(t *testing.T) {

@@ -359,9 +359,8 @@ func TestFollowingEndsWhenTheSequenceIsDeleted(t *testing.T) {
 	out, errOut, err := followSequence(t, &fakePodClient{}, sj, func(s changeSender[*v1alpha1.SequentialJob]) {
 		s.objects <- follow.ObjectUpdate[*v1alpha1.SequentialJob]{Object: sj, Deleted: true}
 	})
-	if out != "" || errOut != "step extract has no log: its Job e no longer has a Pod\n" || err != nil {
-		t.Errorf("stdout %q, stderr %q, error %v", out, errOut, err)
-	}
+	require.True(t, out == "" && errOut == "step extract has no log: its Job e no longer has a Pod\n" && err == nil,
+		"stdout %q, stderr %q, error %v", out, errOut, err)
 }
 
 func TestFollowingASequenceEndsWithAPermissionError(t *testing.T) {

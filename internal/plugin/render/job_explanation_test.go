@@ -152,7 +152,5 @@ func TestAJobExplanationEndsWithTheNextStepAndTheLog(t *testing.T) {
     connecting
     `
 	got := strings.Join(explanation.Lines(terminal.Style{}, explanationTime), "\n")
-	if !strings.HasPrefix(got, want) || strings.Contains(got, "\x1b") {
-		t.Errorf("explanation (-want +got):\n%s", cmp.Diff(want, got))
-	}
+	require.True(t, strings.HasPrefix(got, want) && !strings.Contains(got, "\x1b"), "explanation (-want +got):\n%s", cmp.Diff(want, got))
 }

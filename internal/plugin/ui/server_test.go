@@ -115,9 +115,8 @@ func TestActionRunsTheCommandThatThePageShows(t *testing.T) {
 	const path = "/k/seq/a/etl/action?do=suspend"
 	s.output = "sequentialjob.yardmaster.dev/etl suspended\n"
 	shown := s.get(path)
-	if !strings.Contains(shown.Body.String(), "kubectl yardmaster seq suspend -n a etl") || len(s.commands) != 0 {
-		t.Errorf("status %d, commands %v:\n%s", shown.Code, s.commands, shown.Body)
-	}
+	require.True(t, strings.Contains(shown.Body.String(), "kubectl yardmaster seq suspend -n a etl") && len(s.commands) == 0,
+		"status %d, commands %v:\n%s", shown.Code, s.commands, shown.Body)
 	ran := s.post(path, nil)
 	s.wantCommand("seq", "suspend", "--namespace=a", "--", "etl")
 	require.Contains(t, ran.Body.String(), "etl suspended")
@@ -217,9 +216,8 @@ func TestMessageIsTheInputOfTheCommandAndIsSentOnceTheAgentWorksOnIt(t *testing.
 	s := newTestServer(t, []client.Object{newInteractiveSession(v1alpha1.SessionRunning)})
 	s.output, s.waits = "▸ bash go test\n", true // the agent works until the end of the test
 	body := s.post("/k/session/a/pair/message", url.Values{"message": {"--help\r\n<b>$(x)</b>"}}).Body.String()
-	if !strings.Contains(body, "Sent: the agent works on it.") || !strings.Contains(body, "data-sent") || s.input != "--help\n<b>$(x)</b>" {
-		t.Errorf("input %q; the page shows:\n%s", s.input, body)
-	}
+	require.True(t, strings.Contains(body, "Sent: the agent works on it.") && strings.Contains(body, "data-sent") && s.input == "--help\n<b>$(x)</b>",
+		"input %q; the page shows:\n%s", s.input, body)
 	s.wantCommand("session", "attach", "--namespace=a", "--", "pair")
 	s.output, s.errOutput, s.code, s.waits = "", "error: <i>409</i> the agent works on another message", 2, false
 	if body := s.post("/k/session/a/pair/message", url.Values{"message": {"x"}}).Body.String(); !strings.Contains(body, "&lt;i&gt;409&lt;/i&gt; the agent works on another message") || strings.Contains(strings.ToLower(body), "sent") {
@@ -275,9 +273,8 @@ func TestEventsEndWithTheStream(t *testing.T) {
 	stop()
 	got := httptest.NewRecorder()
 	s.serveEvents(&deadlineRecorder{got}, request)
-	if got.Header().Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(got.Body.String(), "data: ") || len(s.streams) != 0 {
-		t.Errorf("%d streams, header %v, body %q", len(s.streams), got.Header(), got.Body)
-	}
+	require.True(t, got.Header().Get("Content-Type") == "text/event-stream" && strings.HasPrefix(got.Body.String(), "data: ") && len(s.streams) == 0,
+		"%d streams, header %v, body %q", len(s.streams), got.Header(), got.Body)
 }
 
 type deadlineRecorder struct{ *httptest.ResponseRecorder }
@@ -393,9 +390,8 @@ func TestTokenIsExchangedOnceForACookieThatScriptsAndOtherSitesDoNotGet(t *testi
 	first := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody))
 	require.True(t, first.Code == http.StatusOK && len(first.Result().Cookies()) == 1, "status %d, cookies %v", first.Code, first.Result().Cookies())
 	cookie := first.Result().Cookies()[0]
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != s.guard.base+"/" || cookie.Domain != "" {
-		t.Errorf("cookie %v", cookie)
-	}
+	require.True(t, cookie.HttpOnly && cookie.SameSite == http.SameSiteStrictMode && cookie.Path == s.guard.base+"/" && cookie.Domain == "",
+		"cookie %v", cookie)
 	if second := s.do(httptest.NewRequest(http.MethodGet, address.String(), http.NoBody)); second.Code != http.StatusForbidden || len(second.Result().Cookies()) != 0 {
 		t.Errorf("the second use has status %d and cookies %v", second.Code, second.Result().Cookies())
 	}
@@ -416,9 +412,8 @@ func TestEachAnswerForbidsInlineScriptsFramesAndOtherSites(t *testing.T) {
 		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
 			require.True(t, strings.Contains(policy, part), "%s: the policy lacks %s: %s", path, part, policy)
 		}
-		if strings.Contains(policy, "unsafe") || header.Get("X-Frame-Options") != "DENY" || header.Get("Referrer-Policy") != "no-referrer" || header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%s: headers %v", path, header)
-		}
+		require.True(t, !strings.Contains(policy, "unsafe") && header.Get("X-Frame-Options") == "DENY" && header.Get("Referrer-Policy") == "no-referrer" && header.Get("Access-Control-Allow-Origin") == "",
+			"%s: headers %v", path, header)
 	}
 }
 

@@ -75,7 +75,6 @@ func TestSupervisorPrintsWhyAComponentPanicked(t *testing.T) {
 	_, ended, stop := run(t, Component{Name: "server", Command: shell("echo begins; echo 'panic: no such map'; seq 1000; exit 2"), Ready: never})
 	defer stop()
 	<-ended
-	if !strings.Contains(printed.String(), "panic: no such map\n1\n2\n") || strings.Contains(printed.String(), "\n1000") {
-		t.Errorf("printed %s", printed.String())
-	}
+	require.True(t, strings.Contains(printed.String(), "panic: no such map\n1\n2\n") && !strings.Contains(printed.String(), "\n1000"),
+		"printed %s", printed.String())
 }

@@ -160,9 +160,8 @@ func TestOverviewIsBounded(t *testing.T) {
 		state.Entries[Sequences] = append(state.Entries[Sequences], &Entry{Kind: Sequences, Namespace: string(rune('a' + i%26)), NeedsAttention: true, Level: LevelProblem, Finished: testTime})
 	}
 	o := NewOverview(state, testTime)
-	if len(o.Attention) != maxAttention || o.MoreAttention != 5000-maxAttention || len(o.Series) > maxSeries || o.Failed != 5000 {
-		t.Errorf("%d and %d more, %d failed, %d series", len(o.Attention), o.MoreAttention, o.Failed, len(o.Series))
-	}
+	require.True(t, len(o.Attention) == maxAttention && o.MoreAttention == 5000-maxAttention && len(o.Series) <= maxSeries && o.Failed == 5000,
+		"%d and %d more, %d failed, %d series", len(o.Attention), o.MoreAttention, o.Failed, len(o.Series))
 }
 
 func TestTodayBeginsAtMidnight(t *testing.T) {
@@ -193,9 +192,8 @@ func TestListsShowPagesOfWhatMatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewList(state, Sequences, row.query, testTime)
-			if len(l.Rows) != row.rows || l.Query.Page != row.page || l.Pages != row.pages {
-				t.Errorf("%d rows, page %d of %d", len(l.Rows), l.Query.Page, l.Pages)
-			}
+			require.True(t, len(l.Rows) == row.rows && l.Query.Page == row.page && l.Pages == row.pages,
+				"%d rows, page %d of %d", len(l.Rows), l.Query.Page, l.Pages)
 		})
 	}
 }
@@ -227,9 +225,8 @@ func TestStaleJobsAreGroupedByOwnerAndReasonZombiesFirst(t *testing.T) {
 	for name, output := range map[string][]byte{"of a namespace": single, "of all namespaces": list} {
 		t.Run(name, func(t *testing.T) {
 			s := NewStale(&Scope{Namespaces: []string{"a"}}, [][]byte{output}, "", testTime)
-			if s.Problem != "" || s.Summary != "3 Jobs: 1 suspicious, 2 zombie" || len(s.Groups) != 2 || s.Groups[0].Owner != "CronJob/y" || len(s.Groups[0].Jobs) != 2 {
-				t.Errorf("%+v", s)
-			}
+			require.True(t, s.Problem == "" && s.Summary == "3 Jobs: 1 suspicious, 2 zombie" && len(s.Groups) == 2 && s.Groups[0].Owner == "CronJob/y" && len(s.Groups[0].Jobs) == 2,
+				"%+v", s)
 		})
 	}
 }
@@ -246,9 +243,8 @@ func TestSlimObjectsKeepNoPodTemplatesSecretsOrForeignAnnotations(t *testing.T) 
 	sj.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	sj.Spec.Containers[0].Command = []string{"sh"}
 	Slim(sj)
-	if len(sj.Annotations) != 1 || sj.ManagedFields != nil || sj.Spec.Template != nil || sj.Spec.Containers[0].Command != nil || sj.Spec.Containers[0].Name != "load" {
-		t.Errorf("%+v", sj)
-	}
+	require.True(t, len(sj.Annotations) == 1 && sj.ManagedFields == nil && sj.Spec.Template == nil && sj.Spec.Containers[0].Command == nil && sj.Spec.Containers[0].Name == "load",
+		"%+v", sj)
 }
 
 func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
@@ -313,9 +309,8 @@ func TestChangesAreBounded(t *testing.T) {
 			size += len(line.Text)
 		}
 	}
-	if len(c.Files) != maxChangedFiles || c.More != 10 || size > maxChangeBytes || c.Files[maxChangedFiles-1].More != 1 {
-		t.Errorf("%d files and %d more, %d bytes", len(c.Files), c.More, size)
-	}
+	require.True(t, len(c.Files) == maxChangedFiles && c.More == 10 && size <= maxChangeBytes && c.Files[maxChangedFiles-1].More == 1,
+		"%d files and %d more, %d bytes", len(c.Files), c.More, size)
 }
 
 func TestRepositoriesHaveLinksToPullRequestsOfTheWebOnly(t *testing.T) {
@@ -354,9 +349,7 @@ func TestChartsBeginWithTheHistoryOfPrometheus(t *testing.T) {
 	past := NewPast(e, map[string][]Point{"ready": pointsAt(7, -60, -59, -58), "in_flight": pointsAt(2, -60, -59, -58), "other": pointsAt(9, -60)}, time.Hour, time.Minute)
 	seen := []Sample{{Time: at(-59).Time, Backlog: new(float64(99))}, {Time: at(-2).Time, Backlog: new(float64(3))}, {Time: at(0).Time, Backlog: new(float64(4))}}
 	chart := NewQueue(e, q, seen, past).Backlog
-	if !chart.Begin.Equal(at(-60).Time) || chart.Max != "7" || chart.Lines[0].Last != "4" || chart.Lines[1].Last != Unknown {
-		t.Errorf("%+v", chart)
-	}
+	require.True(t, chart.Begin.Equal(at(-60).Time) && chart.Max == "7" && chart.Lines[0].Last == "4" && chart.Lines[1].Last == Unknown, "%+v", chart)
 }
 
 func TestTimesWithoutValuesInPrometheusAreGaps(t *testing.T) {

@@ -152,9 +152,8 @@ func TestStoreKeepsObjectsDuringAnOutageAndRecovers(t *testing.T) {
 		failing.Store(false)
 		time.Sleep(3 * retryInterval)
 		state := s.Snapshot()
-		if len(state.Entries[view.Sequences]) != 1 || state.Watches[view.Sequences].Problem != "" {
-			t.Errorf("%d sequences, %+v", len(state.Entries[view.Sequences]), state.Watches[view.Sequences])
-		}
+		require.True(t, len(state.Entries[view.Sequences]) == 1 && state.Watches[view.Sequences].Problem == "",
+			"%d sequences, %+v", len(state.Entries[view.Sequences]), state.Watches[view.Sequences])
 	})
 }
 
