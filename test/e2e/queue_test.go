@@ -40,6 +40,7 @@ const (
 type queueEnv struct {
 	t                 *testing.T
 	namespace         string
+	brokerUser        string // the login in the broker's URL, such as "user:password@"
 	jobCount, jobRate int
 	jobDuration       time.Duration
 	sentBatches       []jobBatch
@@ -98,7 +99,7 @@ func (env *queueEnv) deployNATS() {
 
 // brokerURL returns the URL of the NATS server in the namespace.
 func (env *queueEnv) brokerURL() string {
-	return "nats://nats." + env.namespace + ":4222"
+	return "nats://" + env.brokerUser + "nats." + env.namespace + ":4222"
 }
 
 func (env *queueEnv) waitUntilQueueReady(name string) {

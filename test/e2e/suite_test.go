@@ -44,15 +44,22 @@ const (
 	// With queues and workers.
 	disruptionNamespace, sidecarNamespace, commandNamespace = "e2e-disruption", "e2e-sidecar-workers", "e2e-command-workers"
 	evictionNamespace, terminatingNamespace                 = "e2e-eviction", "e2e-terminating"
-	adminNamespace, gatewayNamespace                        = "e2e-admin-api", "e2e-gateway"
+	adminNamespace, gatewayNamespace, releaseNamespace      = "e2e-admin-api", "e2e-gateway", "e2e-releases"
 	// With Pods that attack the operator, with the objects of another tenant meanwhile, and with Pods that send signals to processes
 	// of the node, or measure them.
 	attackerNamespace, victimNamespace, privilegedNamespace = "e2e-attacker", "e2e-victim", "e2e-privileged"
 )
 
-var queueNamespaces = []string{
+var queueNamespaces = append(soakNamespaces(),
 	disruptionNamespace, sidecarNamespace, commandNamespace, evictionNamespace, terminatingNamespace,
-	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace,
+	tenantNamespace, adminNamespace, gatewayNamespace, attackerNamespace, victimNamespace)
+
+// soakNamespaces are those of tests that run with make soak only: each namespace has Roles, which deployments compare.
+func soakNamespaces() []string {
+	if !isSoaking() {
+		return nil
+	}
+	return []string{releaseNamespace}
 }
 
 // exclusiveNamespaces are those of tests that need the operator exclusively. Few, because these tests deploy it often, and each namespace has Roles.
@@ -310,6 +317,13 @@ func TestGateway(t *testing.T) {
 	runOneByOne(t, []scenario{
 		{"a Pod with a token and the permission sends a job through the gateway, and the plugin shows that a worker did it", testGateway},
 	})
+}
+
+// TestReleases rolls out good and defective versions of workers on a real node, in all combinations.
+func TestReleases(t *testing.T) {
+	skipUnlessSoaking(t)
+	besideOthers(t)
+	testReleases(t)
 }
 
 func TestSessions(t *testing.T) {
