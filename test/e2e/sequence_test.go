@@ -235,6 +235,19 @@ func testEviction(policy corev1.RestartPolicy) func(*testing.T) {
 	}
 }
 
+func testImmediateSuspension(t *testing.T) {
+	s := createSequence(t, testbuilder.SequentialJob("suspended", "").Workspace(v1alpha1.WorkspaceDelete).SuspendImmediately().
+		Step("write", shellScript(eventLogScript)).
+		Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).Obj())
+	pod := s.waitForRunningPod("write")
+	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = true }))
+	waitUntilDeleted(t, pod)
+	s.waitForPhase(v1alpha1.PhaseSuspended)
+	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Suspend = false }))
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	require.Equal(t, "started ended started ", s.stepStatus("read").Output)
+}
+
 func testStartDeadlineBesideASidecar(t *testing.T) {
 	template := corev1.PodTemplateSpec{}
 	template.Spec.InitContainers = []corev1.Container{

@@ -286,6 +286,8 @@ const (
 	echoRunner = "echo"
 	// interactiveRunner is echoRunner with an activity Lease and ingress from visitors.
 	interactiveRunner = "interactive"
+	// deafRunner is interactiveRunner, but ignores SIGTERM.
+	deafRunner = "deaf"
 	// sidecarRunner is interactiveRunner with a sidecar.
 	sidecarRunner = "sidecar"
 	// shellRunner runs the prompt as a shell script.
@@ -312,6 +314,11 @@ func createRunners(t *testing.T, ns string) {
 	for name, configure := range map[string]func(spec *v1alpha1.SessionRunnerSpec){
 		echoRunner:        func(*v1alpha1.SessionRunnerSpec) {},
 		interactiveRunner: setInteractive,
+		deafRunner: func(spec *v1alpha1.SessionRunnerSpec) {
+			setInteractive(spec)
+			spec.Image = busyboxImage
+			testbuilder.RunnerContainer(spec).Command = []string{"sh", "-c", "trap '' TERM; httpd -p 8080 -h /tmp; while true; do sleep 1; done"}
+		},
 		sidecarRunner: func(spec *v1alpha1.SessionRunnerSpec) {
 			setInteractive(spec)
 			sidecar := testbuilder.SidecarWithWorkspace("sidecar", busyboxImage)

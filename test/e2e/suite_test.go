@@ -244,6 +244,7 @@ func TestSteps(t *testing.T) {
 	runInParallel(t, []scenario{
 		{"a step whose Pod is evicted runs again before the next step starts, although its program exits with 0 on SIGTERM", testEviction("")},
 		{"so does one that restarts its containers", testEviction(corev1.RestartPolicyOnFailure)},
+		{"immediate suspension sends SIGTERM to the running step, which runs again when the run is resumed", testImmediateSuspension},
 		{"the exit code and the message of a container that is restarted are recorded", testExitCodeOfARestartedContainer},
 		{"a step whose image cannot be pulled fails at its start deadline, also beside init containers and sidecars", testStartDeadlineBesideASidecar},
 		{"a container that a policy adds does not hide the end of the step", testContainerThatAPolicyAdds},
@@ -353,10 +354,20 @@ func TestSessionNetwork(t *testing.T) {
 	})
 }
 
+// TestDeletedSessions tests that the objects of many sessions are deleted with them in time. TestSessionNetwork deletes single ones.
+func TestDeletedSessions(t *testing.T) {
+	skipUnlessSoaking(t)
+	besideOthers(t)
+	runInParallel(t, []scenario{
+		{"all objects of many sessions that ignore SIGTERM are deleted with the sessions", testSessionsDeleted},
+	})
+}
+
 // TestDeletedSessionsWithoutOperator tests that the objects of deleted sessions are deleted, and their Pods isolated, while no operator runs.
 func TestDeletedSessionsWithoutOperator(t *testing.T) {
 	skipUnlessSoaking(t)
 	runOneByOne(t, []scenario{
+		{"all objects of many sessions that ignore SIGTERM are deleted without the operator", testSessionsDeletedWithoutOperator},
 		{"no packet of a hostile session leaves its Pod, also after its policy or the session with its objects is deleted", testHostileSessionsWithoutOperator},
 	})
 }
