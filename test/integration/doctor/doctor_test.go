@@ -123,7 +123,7 @@ func (i *installation) restore() {
 	})
 }
 
-// installAuthority makes the API server trust the certificate authority of the webhooks, which it creates if there does not exist.
+// installAuthority makes the API server trust the certificate authority of the webhooks, which it creates unless it exists.
 func (i *installation) installAuthority() {
 	i.Helper()
 	var output bytes.Buffer
