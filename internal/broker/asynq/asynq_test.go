@@ -288,6 +288,12 @@ func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
 		"two priorities": {func(q *broker.QueueConfig) {
 			q.Priorities = append(q.Priorities, broker.Priority{Name: "low", Weight: 1})
 		}, broker.FieldPriorities, broker.NotEnforced},
+		"maxInFlight":                     {func(q *broker.QueueConfig) { q.MaxInFlight = 5 }, broker.FieldMaxInFlight, broker.NotEnforced},
+		"maxBacklog":                      {func(q *broker.QueueConfig) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.NotEnforced},
+		"a rate limit":                    {func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.NotEnforced},
+		"maxAge":                          {func(q *broker.QueueConfig) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.NotEnforced},
+		"retry":                           {func(*broker.QueueConfig) {}, broker.FieldRetry, broker.EnforcedByWorker},
+		"paused":                          {func(*broker.QueueConfig) {}, broker.FieldPaused, broker.EnforcedByBroker},
 		"the dead letter limits of asynq": {func(*broker.QueueConfig) {}, broker.FieldDeadLetter, broker.EnforcedByBroker},
 		"fewer dead letters":              {func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries = 5 }, broker.FieldDeadLetter, broker.NotEnforced},
 		"a shorter dead letter retention": {func(q *broker.QueueConfig) { q.DeadLetter.Retention = time.Hour }, broker.FieldDeadLetter, broker.NotEnforced},
