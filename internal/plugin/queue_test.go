@@ -50,6 +50,13 @@ func natsSecret(url string) *corev1.Secret {
 	}
 }
 
+// deadLetterBroker is a NATS server with a queue mail that has dead letters.
+type deadLetterBroker struct {
+	*natstest.Server
+	t      *testing.T
+	engine broker.Engine
+}
+
 // lastJob returns the last message of queue mail.
 func (g *deadLetterBroker) lastJob() *jetstream.RawStreamMsg {
 	g.t.Helper()
@@ -247,13 +254,6 @@ func TestPayloadsAreEscaped(t *testing.T) {
 	got := strings.Join(escapedLines([]byte("{\"a\": \"\\n\"}\r\n\ttab\x1b[2J\xff\u202e")), "|")
 	want := `  {"a": "\n"}|      tab\x1b[2J\xff\u202e`
 	require.True(t, got == want, "%s, want %s", got, want)
-}
-
-// deadLetterBroker is a NATS server with a queue mail that has dead letters.
-type deadLetterBroker struct {
-	*natstest.Server
-	t      *testing.T
-	engine broker.Engine
 }
 
 func newDeadLetterBroker(t *testing.T, letters int) *deadLetterBroker {

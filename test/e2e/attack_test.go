@@ -37,6 +37,18 @@ const (
 	serverAttackTime = 20 * time.Second
 )
 
+// attackEnv has a tenant with legitimate work, and an attacker without any permission.
+type attackEnv struct {
+	t        *testing.T
+	victim   *queueEnv
+	attacker *corev1.Pod
+	// meter is a Pod that can read the memory of processes.
+	meter *corev1.Pod
+	// pods are the operator's replicas, whose containers must never restart.
+	pods     []corev1.Pod
+	baseline usage
+}
+
 // testHostilePeers attacks each port in all ways at the same time. make soak also tries each attack alone, in which the operator may use less memory.
 func (env *attackEnv) testHostilePeers(t *testing.T) {
 	for _, port := range []string{"webhook:", "metrics:", "health:"} {
@@ -219,18 +231,6 @@ const (
 	// probePause is the pause between two spec changes of the other tenant.
 	probePause = 100 * time.Millisecond
 )
-
-// attackEnv has a tenant with legitimate work, and an attacker without any permission.
-type attackEnv struct {
-	t        *testing.T
-	victim   *queueEnv
-	attacker *corev1.Pod
-	// meter is a Pod that can read the memory of processes.
-	meter *corev1.Pod
-	// pods are the operator's replicas, whose containers must never restart.
-	pods     []corev1.Pod
-	baseline usage
-}
 
 // usage is what the operator uses, and how long it lets a tenant wait.
 type usage struct {

@@ -57,6 +57,11 @@ func testSessionResult(t *testing.T) {
 	s.wantColumns("NAME PHASE RUN REASON PUSHED COST AGE", s.s.Name+" Completed 1 Completed 0.12")
 }
 
+type sessionTest struct {
+	t *testing.T
+	s *v1alpha1.AgenticSession
+}
+
 // wantColumns checks the output of kubectl get, except the age.
 func (s *sessionTest) wantColumns(header, row string) {
 	s.t.Helper()
@@ -364,11 +369,6 @@ func apiServerEgress(t *testing.T) []v1alpha1.SessionEgress {
 		egress = append(egress, v1alpha1.SessionEgress{To: testbuilder.Block(endpoint.Addresses[0] + "/32"), Ports: testbuilder.Ports(*slice.Ports[0].Port)})
 	}
 	return egress
-}
-
-type sessionTest struct {
-	t *testing.T
-	s *v1alpha1.AgenticSession
 }
 
 func createSession(t *testing.T, runner, prompt string, change func(spec *v1alpha1.AgenticSessionSpec)) *sessionTest {

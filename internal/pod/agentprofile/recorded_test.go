@@ -42,8 +42,6 @@ func replayOutput(t *testing.T, p *Profile, raw []byte, baseline *Sums) ([]Event
 // scriptedUsage are the tokens that the scripted server counted for the streams without a suffix.
 var scriptedUsage = Usage{InputTokens: 117, CacheReadTokens: 270, OutputTokens: 51}
 
-func withCacheWrites(u Usage, tokens int64) *Usage { u.CacheWriteTokens = tokens; return &u }
-
 func TestReportsOfRecordedStreams(t *testing.T) {
 	withCacheWrites := scriptedUsage
 	withCacheWrites.CacheWriteTokens = 5

@@ -258,7 +258,7 @@ func endSession(t *testing.T, program, ending, state, server string, hasArchive 
 	for ref := range strings.FieldsSeq(mustGit(ctx, t, git.Repository(), "for-each-ref", "--format=%(refname)", "refs/heads")) {
 		links := mustGit(ctx, t, git.Repository(), "ls-tree", "-r", ref)
 		markers, _ := exec.CommandContext(ctx, "git", "-C", git.Repository(), "grep", "-l", "^<<<<<<< ", ref).Output()
-		require.True(t, (killed != 0 || !strings.Contains(links, "160000 commit")) && (len(markers) <= 0 || strings.Contains(ref, "unfinished")),
+		require.True(t, (killed != 0 || !strings.Contains(links, "160000 commit")) && (len(markers) == 0 || strings.Contains(ref, "unfinished")),
 			"%s has links %s, and markers in %s", ref, links, markers)
 	}
 	return got[0], findWork(t, git, claim, s.environment["AGENTIC_WORKSPACE"], &got[0]), fmt.Sprintf("%+v: %s", got[0], s.out)

@@ -205,7 +205,9 @@ func (i *installation) refuseDryRuns(w http.ResponseWriter, r *http.Request, api
 		_, _ = io.Copy(w, r.Body)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
+	if err := json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()); err != nil {
+		panic(err)
+	}
 }
 
 func (i *installation) changeDate(r *http.Response) error {
