@@ -287,7 +287,11 @@ func TestEvidenceDecidesTheOutcomeOfAStep(t *testing.T) {
 			seen(versionsOf(deleted, justBefore, rightClock)...), wait(time.Second), steps("build: Succeeded", "test: Starting"),
 		}},
 		"one interrupted Pod of many repeats the step": {sequence("build", "test"), story{
+			func(s *testEnv) { s.newestJob("build").Spec.Completions = new(int32(5)) },
 			seen(five...), succeed("build"), steps("build: Starting, Interrupted", "test: Pending"),
+		}},
+		"of a step with one Pod, one that succeeds after another was interrupted by a suspension is enough": {sequence("build", "test"), story{
+			seen(five...), succeed("build"), steps("build: Succeeded", "test: Starting"),
 		}},
 		"the Job of another controller is believed without Pods": {sequence("build", "test"), story{ // they may be in another cluster
 			seen(), func(s *testEnv) { s.newestJob("build").Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") },

@@ -466,6 +466,8 @@ func (e *Evidence) explain(job *batchv1.Job) (interruption string, unknown bool)
 	switch end := decision.FindEndCondition(job); {
 	case hasOtherController(job): // its Pods may be in another cluster
 		return "", false
+	case end.Type == batchv1.JobComplete && hasOnePod(job) && e.success != nil: // also after a Pod that a suspension ended
+		return "", false
 	case end.Type == batchv1.JobComplete && e.has(podInterrupted):
 		return "was requested to stop before its container ended, so that its exit code 0 proves nothing", false
 	case end.Type == batchv1.JobComplete:
