@@ -1,9 +1,11 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
@@ -160,6 +162,9 @@ func TestTLSAndThePasswordAreThoseOfTheURLOrTheSecret(t *testing.T) {
 			t.Run(name+", "+how, func(t *testing.T) {
 				_, err := read(t, row.access, "jobs")
 				isRight := err == nil && row.want == "" || err != nil && broker.ClassOf(err) == row.want
+				if errors.Is(err, syscall.ECONNRESET) { // the server closed the connection before the client read why
+					isRight = row.access.TLS != nil && row.access.TLS.Certificate == nil
+				}
 				require.True(t, isRight, "%v is %s, want %s", err, broker.ClassOf(err), row.want)
 			})
 		}
