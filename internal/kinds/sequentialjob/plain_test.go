@@ -106,6 +106,17 @@ func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
 	}
 }
 
+func TestAProcessStoresTheAttemptOfAnotherBeforeItCreatesTheJob(t *testing.T) {
+	t.Parallel()
+	s := newTestEnv(t, sequence("one").Obj())
+	d := s.decide(nil)
+	s.record(d) // and crashes
+	s.restartOperator()
+	s.now = s.now.Add(10 * time.Second)
+	d = s.decide(nil)
+	require.True(t, d.CreateJob != nil && d.StatusChanged && d.RecordWithin == 0, "decision %+v", d)
+}
+
 func TestAnOlderStateOfAJobUndoesNoProgress(t *testing.T) {
 	t.Parallel()
 	s := startRun(t, sequence("one", "two", "three"))
