@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
+	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -22,13 +22,7 @@ func startTestServer(t *testing.T, handler http.Handler, connections listener.Li
 	t.Helper()
 	server, err := newServer("test", "127.0.0.1:0", handler, connections, encryption)
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- server.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
+	background.Run(t, server.Start)
 	return server.Listener.Addr().String()
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/internal/gateway"
+	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -85,12 +86,8 @@ func (e *gatewayEnv) start(as *rest.Config) {
 	require.NoError(e.t, err)
 	log, err := os.Create(testenv.Artifact("gateway-" + e.ns + ".log"))
 	require.NoError(e.t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(e.t.Context()))
-	ended := make(chan error)
-	go func() { ended <- gateway.Run(ctx, as, options, slog.New(slog.NewTextHandler(log, nil))) }()
-	e.t.Cleanup(func() {
-		stop()
-		require.NoError(e.t, <-ended)
+	background.Run(e.t, func(ctx context.Context) error {
+		return gateway.Run(ctx, as, options, slog.New(slog.NewTextHandler(log, nil)))
 	})
 	e.ca = filepath.Join(directory, "tls.crt")
 	poll.Until(e.t, "the gateway to log the address of its API", func() bool {

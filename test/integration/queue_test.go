@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -42,10 +43,10 @@ func newQueueEnv(t *testing.T) *queueEnv {
 // abandonQueues keeps Queues from blocking the deletion of the namespace after its NATS server stops.
 func (e *queueEnv) abandonQueues() {
 	var list v1alpha1.QueueList
-	require.NoError(e.t, cluster.List(background, &list, client.InNamespace(e.ns)))
+	require.NoError(e.t, cluster.List(context.Background(), &list, client.InNamespace(e.ns)))
 	for i := range list.Items {
 		patch := client.RawPatch(mergePatch, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, queue.AnnotationAbandon))
-		require.NoError(e.t, client.IgnoreNotFound(cluster.Patch(background, &list.Items[i], patch)))
+		require.NoError(e.t, client.IgnoreNotFound(cluster.Patch(context.Background(), &list.Items[i], patch)))
 	}
 }
 

@@ -192,8 +192,6 @@ func assertWithin(t *testing.T, what string, promised time.Duration, since time.
 
 const mergePatch = types.MergePatchType
 
-var background = context.Background()
-
 // The tests also run on the oldest release of Kubernetes that docs/support.md supports, which lacks one kind.
 
 // hasMutatingAdmissionPolicies reports whether the API server has the kind in the component admission-policy.

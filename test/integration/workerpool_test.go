@@ -86,7 +86,7 @@ func (c *poolTestEnv) startController(ctx context.Context, group *sync.WaitGroup
 	sources := brokerconn.NewSourceReader(mgr.GetAPIReader(), brokerconn.Options{Dialer: localDialer})
 	require.NoError(c.t, mgr.Add(sources))
 	adminSecret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: "worker-admin"}}
-	require.NoError(c.t, client.IgnoreAlreadyExists(cluster.Create(background, adminSecret)))
+	require.NoError(c.t, client.IgnoreAlreadyExists(cluster.Create(context.Background(), adminSecret)))
 	o := workerpoolcontroller.Options{
 		Concurrency: 4, Image: "yardmaster:test", Address: c.workerAddress, Sources: sources,
 		AdminSecret: client.ObjectKeyFromObject(adminSecret), OperatorNamespace: "yardmaster-system",

@@ -282,7 +282,7 @@ func evidenceOf(f *facts, job *batchv1.Job) Evidence {
 // The zero value has seen no Pod.
 type Evidence struct {
 	pods map[types.UID]podEvidence
-	// Watched is true if this process has observed all Pods of the Job: since it created the Job, or since it listed them to replace it.
+	// Watched is true if this process has observed all Pods of the Job: since it created the Job, or since it decided to delete it.
 	Watched bool
 	// success is the newest Pod whose container exited with 0 by itself, without all fields that the cache omits.
 	success *corev1.Pod

@@ -19,7 +19,7 @@ const (
 	EventUsage EventType = "usage"
 	// EventRetry is a failed request to the model that the agent repeats.
 	EventRetry EventType = "retry"
-	// EventError is an error, which ends the agent only if a result with it follows.
+	// EventError is an error that need not end the agent. With Failed, the runner reports the one that ended the session.
 	EventError EventType = "error"
 	// EventResult is the end of the agent's work: the answer, or the reason of its failure.
 	EventResult EventType = "result"

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
+	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -27,14 +28,8 @@ const testTimeout = 5 * time.Minute
 func startServer(t *testing.T) (control, denied uint16) {
 	t.Helper()
 	control, denied = ports.Reserve(t).Port(), ports.Reserve(t).Port()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
 	server := &Server{ControlAddress: netip.AddrPortFrom(loopback, control).String(), DeniedAddress: netip.AddrPortFrom(loopback, denied).String()}
-	go func() { ended <- server.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-ended)
-	})
+	background.Run(t, server.Start)
 	return control, denied
 }
 
