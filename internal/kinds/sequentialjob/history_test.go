@@ -77,7 +77,7 @@ func TestRetriesAreVisible(t *testing.T) {
 func TestFailureOfReconciliationsIsTheReasonOfReady(t *testing.T) {
 	s := startRun(t, testbuilder.SequentialJob("x", "ns").Step("a"))
 	decide := func(failure string) Decision {
-		return Decide(Observation{SequentialJob: s.sj.DeepCopy(), Jobs: slices.Clone(s.jobs), CreatedJobs: s.createdUIDs, Now: s.now, Failure: failure})
+		return Decide(Observation{SequentialJob: s.sj.DeepCopy(), Jobs: slices.Clone(s.jobs), CreatedJobs: s.createdUIDs, HasStored: s.hasStored, Now: s.now, Failure: failure})
 	}
 	decision := decide("jobs.batch is forbidden")
 	s.record(decision)

@@ -125,7 +125,10 @@ func lost(f *facts, status *v1alpha1.SequentialJobStatus, step, reason, message 
 // findJob returns the active step's Job; nil if it does not exist. If the cache does not show the Job, or shows another UID under its
 // name, the cache may be stale, and the Job is not known unless this decision starts the attempt.
 func findJob(o *Observation, step *v1alpha1.StepStatus, isNew bool) (job *batchv1.Job, isKnown bool) {
-	uid := cmp.Or(step.JobUID, o.CreatedJobs[step.JobName])
+	uid := step.JobUID
+	if uid == "" && o.HasStored { // otherwise another process may have created the Job again, after this process
+		uid = o.CreatedJobs[step.JobName]
+	}
 	if job, read := o.Answers.JobsByName[step.JobName]; read {
 		if job != nil && uid != "" && job.UID != uid {
 			job = nil

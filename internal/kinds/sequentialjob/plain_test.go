@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
@@ -115,6 +117,18 @@ func TestAProcessStoresTheAttemptOfAnotherBeforeItCreatesTheJob(t *testing.T) {
 	s.now = s.now.Add(10 * time.Second)
 	d = s.decide(nil)
 	require.True(t, d.CreateJob != nil && d.StatusChanged && d.RecordWithin == 0, "decision %+v", d)
+}
+
+func TestAJobThatAnotherProcessCreatedAgainIsNotLost(t *testing.T) {
+	t.Parallel()
+	sj := sequence("one", "two").Obj()
+	sj.Spec.OnLostJob = v1alpha1.LostJobRerun
+	s := newTestEnv(t, sj).pass(wait(0))
+	again := s.newestJob("one").DeepCopy()
+	again.UID = "again"
+	s.jobs, s.hasStored = []*batchv1.Job{again}, false // another client deleted the Job while this process was paused
+	s.pass(wait(time.Second), created("one"), steps("one: Starting", "two: Pending"))
+	s.pass(succeed("one"), created("one", "two"), steps("one: Succeeded", "two: Starting"))
 }
 
 func TestAnOlderStateOfAJobUndoesNoProgress(t *testing.T) {

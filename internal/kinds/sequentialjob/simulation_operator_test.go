@@ -157,7 +157,10 @@ func (w *simulator) answer(in *Observation, question *Question) {
 	case question.JobNamed != "":
 		job := w.jobs[question.JobNamed]
 		in.Answers.JobsByName[question.JobNamed] = job
-		if job != nil && w.rememberedJobs[job.Name] == nil && !isArchiveJob(w.sj, job) {
+		if job == nil || isArchiveJob(w.sj, job) {
+			return
+		}
+		if remembered := w.rememberedJobs[job.Name]; remembered == nil || remembered.UID != job.UID {
 			w.rememberedJobs[job.Name] = job
 		}
 	case question.PodsOf != nil && w.stuckJobs[question.PodsOf.UID]:

@@ -39,7 +39,7 @@ import (
 //   - ended Jobs are not deleted before the logs of their run are archived, or that failed,
 //   - and once the disturbances end, the run ends and does not change any more.
 //
-// SEQUENCE_RUNS is the number of simulated clusters (1,000 in make test, 3,000 in CI, 100,000 in make soak) and SEQUENCE_SEED the
+// SEQUENCE_RUNS is the number of simulated clusters (500 in make test, 3,000 in CI, 100,000 in make soak) and SEQUENCE_SEED the
 // first seed.
 func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 	t.Parallel()

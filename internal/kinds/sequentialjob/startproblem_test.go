@@ -176,7 +176,7 @@ func TestOnlyAContainerOfTheStepMakesItRunning(t *testing.T) {
 func TestEventsAreReadOnlyForStepsThatWaitLonger(t *testing.T) {
 	s := startRun(t, sequence("build"))
 	s.newestJob("build").Status.Active = 0
-	in := Observation{SequentialJob: s.sj, Jobs: s.jobs, CreatedJobs: s.createdUIDs}
+	in := Observation{SequentialJob: s.sj, Jobs: s.jobs, CreatedJobs: s.createdUIDs, HasStored: s.hasStored}
 	for age, want := range map[time.Duration]bool{time.Second: false, eventsDelay - 1: false, eventsDelay: true, time.Hour: true} {
 		in.Now = s.now.Add(age)
 		if question := Decide(in).Question; (question != nil) != want {

@@ -2,6 +2,7 @@ package sequentialjob
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -142,7 +143,7 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 // decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 	in := Observation{
-		SequentialJob: s.sj.DeepCopy(), HasStored: s.hasStored, CreatedJobs: s.createdUIDs, Policies: s.policies, Pods: s.unfinishedPods,
+		SequentialJob: s.sj.DeepCopy(), HasStored: s.hasStored, CreatedJobs: maps.Clone(s.createdUIDs), Policies: s.policies, Pods: s.unfinishedPods,
 		Evidence: s.evidence, Now: s.now, Refusal: refusal, ArchiveImage: s.archiveImage,
 		Answers: Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: map[types.UID][]corev1.Pod{}, Warnings: map[types.UID]string{}},
 	}
@@ -174,7 +175,10 @@ func isBlocked(status *v1alpha1.SequentialJobStatus) bool {
 func (s *testEnv) answer(in *Observation, question *Question) {
 	switch {
 	case question.JobNamed != "":
-		in.Answers.JobsByName[question.JobNamed] = s.jobNamed(question.JobNamed).DeepCopy()
+		job := s.jobNamed(question.JobNamed).DeepCopy()
+		if in.Answers.JobsByName[question.JobNamed] = job; job != nil {
+			s.createdUIDs[job.Name] = job.UID
+		}
 	case question.PodsOf != nil:
 		pods, changed := s.pods[question.PodsOf.UID]
 		if condition := decision.FindEndCondition(question.PodsOf); !changed && condition != nil && condition.Type == batchv1.JobComplete {

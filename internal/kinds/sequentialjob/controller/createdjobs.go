@@ -39,7 +39,7 @@ func (c *createdJobs) add(sj *v1alpha1.SequentialJob, job *batchv1.Job, now time
 		if *jobs == nil {
 			*jobs = map[string]createdJob{}
 		}
-		if _, found := (*jobs)[job.Name]; !found {
+		if known, found := (*jobs)[job.Name]; !found || known.job.UID != job.UID { // another process may have created it again
 			job = job.DeepCopy()
 			// The template is most of a Job's size.
 			job.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: job.Spec.Template.Spec.RestartPolicy}}

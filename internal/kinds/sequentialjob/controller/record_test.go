@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -69,5 +71,15 @@ func TestWaitsOfARunAreNoTransitions(t *testing.T) {
 		require.NoError(t, err)
 		_, got := r.stepEnds.Get(sj)
 		require.Equal(t, want, got)
+	}
+}
+
+func TestAJobThatWasCreatedAgainReplacesTheRememberedOne(t *testing.T) {
+	sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "a"}}
+	created := newCreatedJobs()
+	for _, uid := range []types.UID{"first", "first", "again"} {
+		created.add(sj, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "a-build-1", Namespace: "ns", UID: uid}}, time.Now())
+		_, got := created.merge(sj, nil, time.Now())
+		require.Equal(t, map[string]types.UID{"a-build-1": uid}, got)
 	}
 }
