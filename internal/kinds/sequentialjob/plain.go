@@ -72,9 +72,10 @@ func caughtUp(f *facts) *v1alpha1.SequentialJobStatus {
 	return status
 }
 
-// hasCreated reports whether this process created the first Job of one of these steps.
+// hasCreated reports whether this process created the first Job of one of these steps, and no other has decided since, for example after
+// a change of their order.
 func (f *facts) hasCreated(run int32, steps []v1alpha1.StepStatus) bool {
-	return slices.ContainsFunc(steps, func(step v1alpha1.StepStatus) bool {
+	return f.HasStored && slices.ContainsFunc(steps, func(step v1alpha1.StepStatus) bool {
 		return f.CreatedJobs[jobName(f.SequentialJob, run, step.Name, 1)] != ""
 	})
 }

@@ -131,6 +131,13 @@ func TestAJobThatAnotherProcessCreatedAgainIsNotLost(t *testing.T) {
 	s.pass(succeed("one"), created("one", "two"), steps("one: Succeeded", "two: Starting"))
 }
 
+func TestAProcessThatCreatedALaterJobBeforeTheOrderChangedKnowsNoEnd(t *testing.T) {
+	t.Parallel()
+	s := startRun(t, sequence("one", "two"))
+	s.createdUIDs[jobName(s.sj, 1, "two", 1)], s.hasStored = "earlier", false
+	s.pass(wait(time.Second), created("one"), steps("one: Starting", "two: Pending"))
+}
+
 func TestAnOlderStateOfAJobUndoesNoProgress(t *testing.T) {
 	t.Parallel()
 	s := startRun(t, sequence("one", "two", "three"))

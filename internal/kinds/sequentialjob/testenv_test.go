@@ -219,6 +219,10 @@ func (s *testEnv) record(decision Decision) {
 	s.hasStored = true
 	s.events = append(s.events, decision.Events...)
 	s.sj.Status = *decision.Status.DeepCopy()
+	maps.DeleteFunc(s.createdUIDs, func(name string, _ types.UID) bool {
+		step := activeStep(s.sj.Status.Steps)
+		return step == nil || step.JobName != name || step.JobUID != ""
+	})
 	s.sj.Finalizers = nil
 	if decision.NeedsFinalizer {
 		s.sj.Finalizers = []string{v1alpha1.SequentialJobFinalizer}
