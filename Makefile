@@ -58,8 +58,8 @@ APPLY := $(KUBECTL) apply --server-side --force-conflicts --field-manager=yardma
 # Modules besides the main one whose tests need no cluster.
 TESTED_MODULES := localcluster localcluster/modules/network-policies hack/tools/helm hack/tools/gitops
 RACE_FLAG := $(if $(RACE),$(if $(shell command -v gcc),-race,$(error RACE=1 needs gcc)))
-# Repeats what failed at the end. go vet is one of the linters, which some modules lack.
-GOTEST_VET := gotestsum --format pkgname -- -timeout 30m $(TEST_FLAGS)
+# Repeats what failed at the end. go vet is one of the linters, which some modules lack. Without symbols, linking takes a third less.
+GOTEST_VET := gotestsum --format pkgname -- -timeout 30m -ldflags='-s -w' $(TEST_FLAGS)
 GOTEST := $(GOTEST_VET) -vet=off
 
 # No target but those in bin/ is a file.
