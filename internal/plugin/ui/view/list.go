@@ -55,7 +55,7 @@ func NewList(state *State, kind *Kind, query Query, now time.Time) *List {
 	first := (l.Query.Page - 1) * PageSize
 	var runs map[SeriesKey][]Run
 	if kind == Schedules {
-		runs = state.runsOf(anySeries)
+		runs = state.runsOfSchedules(anySeries)
 	}
 	for _, e := range entries[first:min(len(entries), first+PageSize)] {
 		l.Rows = append(l.Rows, Row{e, rowFacts(state, runs, e, now)})

@@ -138,7 +138,7 @@ type Overview struct {
 
 // NewOverview computes the first page. Today begins at midnight in the location of now.
 func NewOverview(state *State, now time.Time) *Overview {
-	runs := state.runsOf(anySeries)
+	runs := state.runsOfSchedules(anySeries)
 	o := &Overview{Series: newSeries(state, runs, now)}
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	var costs spending
@@ -171,22 +171,18 @@ func NewOverview(state *State, now time.Time) *Overview {
 		o.Kinds = append(o.Kinds, total)
 	}
 	o.Spent = costs.String()
-	slices.SortFunc(attention, func(a, b *Entry) int {
+	for _, e := range firstOf(attention, maxAttention, func(a, b *Entry) int {
 		return cmp.Or(decision.CompareTrueFirst(a.Asks, b.Asks), b.Since.Compare(a.Since), CompareEntries(a, b))
-	})
-	o.MoreAttention = max(0, len(attention)-maxAttention)
-	for _, e := range attention[:len(attention)-o.MoreAttention] {
+	}) {
 		o.Attention = append(o.Attention, Need{e, helpfulAction(e)})
 	}
-	slices.SortFunc(active, func(a, b *Entry) int { return cmp.Or(b.Since.Compare(a.Since), CompareEntries(a, b)) })
-	o.MoreActive = max(0, len(active)-maxActive)
-	for _, e := range active[:len(active)-o.MoreActive] {
+	for _, e := range firstOf(active, maxActive, func(a, b *Entry) int { return cmp.Or(b.Since.Compare(a.Since), CompareEntries(a, b)) }) {
 		o.Active = append(o.Active, newActive(e))
 	}
-	slices.SortFunc(loads, func(a, b *Entry) int {
+	o.MoreAttention, o.MoreActive = len(attention)-len(o.Attention), len(active)-len(o.Active)
+	for _, e := range firstOf(loads, maxLoads, func(a, b *Entry) int {
 		return cmp.Or(decision.CompareTrueFirst(a.NeedsAttention, b.NeedsAttention), cmp.Compare(backlogOf(b), backlogOf(a)), cmp.Compare(a.Kind.Path, b.Kind.Path), CompareEntries(a, b))
-	})
-	for _, e := range loads[:min(len(loads), maxLoads)] {
+	}) {
 		o.Loads = append(o.Loads, Load{e, loadFacts(state, e)})
 	}
 	return o

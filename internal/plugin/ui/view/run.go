@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 )
 
@@ -89,15 +90,23 @@ const maxRuns = 100
 
 // Runs returns the known runs of a series, the newest first. Those that started since the page started may be remembered runs.
 func (s *State) Runs(key SeriesKey) []Run {
-	return s.runsOf(func(other SeriesKey) bool { return other == key })[key]
+	if key.Kind == Schedules {
+		return s.runsOfSchedules(func(other SeriesKey) bool { return other == key })[key]
+	}
+	for _, e := range s.Entries[key.Kind] {
+		if SeriesOf(e) == key {
+			return s.runsOfObject(e)
+		}
+	}
+	return nil
 }
 
-// runsOf returns the known runs of the selected series.
-func (s *State) runsOf(isSelected func(SeriesKey) bool) map[SeriesKey][]Run {
+// runsOfSchedules returns the known runs of the selected Schedules.
+func (s *State) runsOfSchedules(isSelected func(SeriesKey) bool) map[SeriesKey][]Run {
 	all := map[SeriesKey][]Run{}
 	for _, kind := range []*Kind{Sequences, Sessions} {
 		for _, e := range s.Entries[kind] {
-			if key := SeriesOf(e); isSelected(key) {
+			if key := SeriesOf(e); key.Kind == Schedules && isSelected(key) {
 				if run, isRun := NewRun(e); isRun {
 					all[key] = append(all[key], run)
 				}
@@ -105,17 +114,27 @@ func (s *State) runsOf(isSelected func(SeriesKey) bool) map[SeriesKey][]Run {
 		}
 	}
 	for key, runs := range s.Seen {
-		if isSelected(key) {
+		if key.Kind == Schedules && isSelected(key) {
 			all[key] = append(all[key], runs...)
 		}
 	}
 	for key, runs := range all {
-		slices.SortFunc(runs, func(a, b Run) int {
-			return cmp.Or(b.begin().Compare(a.begin()), cmp.Compare(b.Number, a.Number), cmp.Compare(a.Name, b.Name))
-		})
-		all[key] = runs[:min(len(runs), maxRuns)]
+		all[key] = newestRuns(runs)
 	}
 	return all
+}
+
+// runsOfObject returns the known runs of a sequence or session.
+func (s *State) runsOfObject(e *Entry) []Run {
+	run, _ := NewRun(e)
+	return newestRuns(append([]Run{run}, s.Seen[SeriesOf(e)]...))
+}
+
+func newestRuns(runs []Run) []Run {
+	slices.SortFunc(runs, func(a, b Run) int {
+		return cmp.Or(b.begin().Compare(a.begin()), cmp.Compare(b.Number, a.Number), cmp.Compare(a.Name, b.Name))
+	})
+	return runs[:min(len(runs), maxRuns)]
 }
 
 func anySeries(SeriesKey) bool { return true }
@@ -166,51 +185,69 @@ type Series struct {
 	Next time.Time
 	// Took is the duration of the last run that ended.
 	Took string
-
-	key SeriesKey
 }
 
 // newSeries returns the Schedules, and then the objects without a Schedule, each in the order of their latest run.
-func newSeries(state *State, runs map[SeriesKey][]Run, now time.Time) []Series {
-	var all []Series
-	known := map[SeriesKey]*Entry{}
-	for _, e := range state.Entries[Schedules] {
-		known[SeriesOf(e)] = e
+func newSeries(state *State, ofSchedules map[SeriesKey][]Run, now time.Time) []Series {
+	type candidate struct {
+		of    *Entry
+		begin time.Time
+		runs  []Run // nil for an object without a Schedule
 	}
-	for key, runs := range runs {
-		s := Series{Of: runs[0].Entry, Last: runs[0], Took: Unknown, key: key}
-		if key.Kind == Schedules {
-			s.Of = &Entry{Kind: Schedules, Namespace: key.Namespace, Name: key.Name}
-			e := known[key]
-			if e == nil && s.Last.IsGone {
-				continue // its Schedule was deleted
+	candidates := make([]candidate, 0, len(ofSchedules)+len(state.Entries[Sequences])+len(state.Entries[Sessions]))
+	schedules := map[SeriesKey]*Entry{}
+	for _, e := range state.Entries[Schedules] {
+		schedules[SeriesOf(e)] = e
+	}
+	for key, runs := range ofSchedules {
+		of := schedules[key]
+		if of == nil && runs[0].IsGone {
+			continue // its Schedule was deleted
+		}
+		if of == nil {
+			of = &Entry{Kind: Schedules, Namespace: key.Namespace, Name: key.Name}
+		}
+		candidates = append(candidates, candidate{of, runs[0].begin(), runs})
+	}
+	for _, kind := range []*Kind{Sequences, Sessions} {
+		for _, e := range state.Entries[kind] {
+			if scheduleReference(e) == nil {
+				run, _ := NewRun(e)
+				candidates = append(candidates, candidate{of: e, begin: run.begin()})
 			}
-			if e != nil {
-				s.Of = e
-				if object, isSchedule := e.Object.(*v1alpha1.Schedule); isSchedule && !object.Spec.Suspend {
-					s.Next = timeOf(object.Status.NextScheduleTime)
-				}
-			}
+		}
+	}
+	var all []Series
+	for _, c := range firstOf(candidates, maxSeries, func(a, b candidate) int {
+		return cmp.Or(decision.CompareTrueFirst(a.runs != nil, b.runs != nil), b.begin.Compare(a.begin), cmp.Compare(a.of.Namespace, b.of.Namespace), cmp.Compare(a.of.Name, b.of.Name))
+	}) {
+		if c.runs == nil {
+			c.runs = state.runsOfObject(c.of)
+		}
+		s := Series{Of: c.of, Bars: NewBars(c.runs, now), Last: c.runs[0], Took: Unknown}
+		if ended := slices.IndexFunc(c.runs, func(run Run) bool { return !run.Finish.IsZero() && !run.Start.IsZero() }); ended >= 0 {
+			s.Took = render.FormatRounded(c.runs[ended].Duration(now))
+		}
+		if object, isSchedule := c.of.Object.(*v1alpha1.Schedule); isSchedule && !object.Spec.Suspend {
+			s.Next = timeOf(object.Status.NextScheduleTime)
 		}
 		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b Series) int {
-		return cmp.Or(cmp.Compare(rank(a.Of.Kind), rank(b.Of.Kind)), b.Last.begin().Compare(a.Last.begin()), cmp.Compare(a.Of.Namespace, b.Of.Namespace), cmp.Compare(a.Of.Name, b.Of.Name))
-	})
-	all = all[:min(len(all), maxSeries)]
-	for i := range all {
-		runs := runs[all[i].key]
-		all[i].Bars = NewBars(runs, now)
-		if ended := slices.IndexFunc(runs, func(run Run) bool { return !run.Finish.IsZero() && !run.Start.IsZero() }); ended >= 0 {
-			all[i].Took = render.FormatRounded(runs[ended].Duration(now))
-		}
 	}
 	return all
 }
 
-func rank(kind *Kind) int {
-	if kind == Schedules {
-		return 0
+// firstOf returns the first elements in an order, without the cost of sorting all.
+func firstOf[T any](all []T, number int, compare func(a, b T) int) []T {
+	var first []T
+	for _, element := range all {
+		if len(first) == number {
+			if compare(element, first[number-1]) >= 0 {
+				continue
+			}
+			first = first[:number-1]
+		}
+		at, _ := slices.BinarySearchFunc(first, element, compare)
+		first = slices.Insert(first, at, element)
 	}
-	return 1
+	return first
 }
