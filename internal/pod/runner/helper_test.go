@@ -3,11 +3,14 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
@@ -23,6 +26,8 @@ type testSession struct {
 	// grace is the time that the agent and its processes have to end.
 	grace string
 	out   *output.Buffer
+	// isProcess is true if the runner is a process of its own, which has no environment but that of the session.
+	isProcess bool
 }
 
 // newTestSession returns a session with a prompt, and with the files that the operator mounts.
@@ -73,7 +78,33 @@ func (s *testSession) run(profile, script string) (int, error) {
 }
 
 func (s *testSession) runWith(ctx context.Context, args ...string) (int, error) {
-	return Run(ctx, args, func(name string) string { return s.environment[name] }, s.out, s.out)
+	s.t.Helper()
+	if !s.isProcess {
+		return Run(ctx, args, func(name string) string { return s.environment[name] }, s.out, s.out)
+	}
+	runner := s.start(ctx, os.Args[0], args, s.out)
+	if err := runner.Wait(); !runner.ProcessState.Exited() {
+		return 0, err
+	}
+	return runner.ProcessState.ExitCode(), nil
+}
+
+// start starts a program with the environment of the session. When ctx ends, the program is terminated.
+func (s *testSession) start(ctx context.Context, program string, args []string, out io.Writer) *exec.Cmd {
+	s.t.Helper()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Env, command.Stdout, command.Stderr = s.environ(), out, out
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = time.Minute
+	require.NoError(s.t, command.Start())
+	return command
+}
+
+func (s *testSession) environ() (all []string) {
+	for name, value := range s.environment {
+		all = append(all, name+"="+value)
+	}
+	return all
 }
 
 func (s *testSession) mustRun(profile, script string) {

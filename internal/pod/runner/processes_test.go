@@ -32,9 +32,7 @@ func TestTheAgentReadsNothingOfTheRunnersProcess(t *testing.T) {
 	script := filepath.Join(s.environment["AGENTIC_WORKSPACE"], "agent.sh")
 	writeTestFile(t, script, readProcesses)
 	command := exec.CommandContext(t.Context(), "/proc/self/exe", "--profile", "exec", "--", "sh", script)
-	for name, value := range s.environment {
-		command.Env = append(command.Env, name+"="+value)
-	}
+	command.Env = s.environ()
 	if os.Getuid() == 0 { // root may read all processes
 		const user = 61234 // no other process has it
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}

@@ -33,13 +33,6 @@ const asRunnerVariable = "TEST_AS_RUNNER"
 
 // TestMain lets git start this program to ask for credentials, as session-runner does, and tests start it as a session-runner.
 func TestMain(m *testing.M) {
-	if os.Getenv(asRunnerVariable) != "" {
-		code, err := Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(code)
-	}
 	if sessiongit.IsAskpass() {
 		answer, err := sessiongit.Askpass(os.Args[1:], os.Getenv)
 		if err != nil {
@@ -48,6 +41,19 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(answer)
 		return
+	}
+	if os.Getenv(asRunnerVariable) != "" {
+		code, err := 0, error(nil)
+		if len(os.Args) > 1 && os.Args[1] == "git" {
+			err = sessiongit.Run(context.Background(), os.Args[2:], os.Getenv, os.Stderr)
+		} else {
+			code, err = Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+		os.Exit(code)
 	}
 	directory, err := os.MkdirTemp("", "session-runner")
 	if err != nil {
@@ -64,7 +70,8 @@ var testDirectory string
 
 const gitPassword = "token-of-the-forge"
 
-// gitSession is a session with a repository, and the container that clones and pushes it.
+// gitSession is a session with a repository, and the container that clones and pushes it. Both are processes of their own, so that such
+// tests run in parallel.
 type gitSession struct {
 	*testSession
 
@@ -105,8 +112,9 @@ func prepareGitSession(t *testing.T) *gitSession {
 	server, err := gitserver.New(t.Context(), t.TempDir(), "x-access-token", gitPassword)
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
-	t.Setenv("GIT_SSL_CAINFO", server.CAFile)
 	s := &gitSession{testSession: newTestSession(t, "Fix it."), server: server, credentials: t.TempDir(), log: &output.Buffer{}}
+	s.isProcess = true
+	s.set(map[string]string{"GIT_SSL_CAINFO": server.CAFile, "PATH": os.Getenv("PATH"), "REMOTE": server.Repository(), asRunnerVariable: "yes"})
 	s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source("main"), AutoPush: true})
 	return s
 }
@@ -125,17 +133,13 @@ func (s *gitSession) startContainer(arguments ...string) {
 	s.t.Helper()
 	directory := s.t.TempDir()
 	s.set(map[string]string{"AGENTIC_GIT": directory})
-	ctx, cancel := context.WithCancel(s.t.Context())
+	container := s.start(context.WithoutCancel(s.t.Context()), os.Args[0], append([]string{"git", "--directory", directory}, arguments...), s.log)
 	ended := make(chan error, 1)
-	environment := maps.Clone(s.environment) // the test changes it
-	getenv := func(name string) string { return environment[name] }
-	go func() {
-		ended <- sessiongit.Run(ctx, append([]string{"--directory", directory}, arguments...), getenv, s.log)
-	}()
+	go func() { ended <- container.Wait() }()
 	s.stopContainer = sync.OnceFunc(func() {
-		cancel()
+		_ = container.Process.Signal(os.Interrupt)
 		if err := <-ended; err != nil {
-			s.t.Errorf("the container: %v", err)
+			s.t.Errorf("the container: %v: %s", err, s.log)
 		}
 	})
 	s.t.Cleanup(s.stopContainer)
@@ -168,6 +172,7 @@ const gitHubApp = "GitHub App"
 func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
 	for _, forge := range []string{sessiongit.GitHub, sessiongit.GitLab, gitHubApp} {
 		t.Run(forge, func(t *testing.T) {
+			t.Parallel()
 			var s *gitSession
 			if forge == gitHubApp {
 				s, _ = newAppSession(t)
@@ -192,6 +197,7 @@ func TestWorkIsClonedCommittedPushedAndProposed(t *testing.T) {
 }
 
 func TestUnchangedRepositoriesAreNotPushed(t *testing.T) {
+	t.Parallel()
 	s := newGitSession(t)
 	s.mustRun("events", finished)
 	got := s.repositoryResult()
@@ -200,6 +206,7 @@ func TestUnchangedRepositoriesAreNotPushed(t *testing.T) {
 
 // The next attempt in another, empty workspace continues with the commits of the first one.
 func TestPushedWorkIsNotLostWithItsWorkspace(t *testing.T) {
+	t.Parallel()
 	s := newGitSession(t)
 	code, _ := s.run("events", edit+"exit 1")
 	require.True(t, code == exitFailure, "code %d: %s", code, s.out)
@@ -212,9 +219,11 @@ func TestPushedWorkIsNotLostWithItsWorkspace(t *testing.T) {
 
 func TestCredentialsOfGitAreNowhereInTheAgentsContainer(t *testing.T) {
 	t.Run("a password", func(t *testing.T) {
+		t.Parallel()
 		lookForCredentials(t, newGitSession(t), func() []string { return []string{gitPassword} })
 	})
 	t.Run("a GitHub App", func(t *testing.T) {
+		t.Parallel()
 		s, key := newAppSession(t)
 		lookForCredentials(t, s, func() []string {
 			return append(slices.Collect(maps.Keys(s.server.AppTokens())), strings.Split(key, "\n")[1])
@@ -252,6 +261,7 @@ func lookForCredentials(t *testing.T, s *gitSession, secrets func() []string) {
 // An agent can write anything into its repository, also what makes git run programs and send credentials elsewhere. None of
 // that runs in the container with the credentials.
 func TestHostileRepositoriesDoNotRunProgramsWithTheCredentials(t *testing.T) {
+	t.Parallel()
 	s := newGitSession(t)
 	marker := filepath.Join(t.TempDir(), "marker")
 	hostile := fmt.Sprintf(`
@@ -273,6 +283,7 @@ git config core.fsmonitor 'if [ -n "$SESSION_GIT_CREDENTIALS" ]; then env > %[1]
 }
 
 func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
+	t.Parallel()
 	s := newGitSession(t)
 	s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source("main")})
 	s.restart()
@@ -290,6 +301,7 @@ func TestOnlyRepositoriesOfTheSessionArePushed(t *testing.T) {
 }
 
 func TestMalformedBundlesAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newGitSession(t)
 	client := sessiongit.NewClient(s.environment["AGENTIC_GIT"])
 	for _, bundle := range []string{"", "nonsense", "# v2 git bundle\n\n", "# v2 git bundle\n" + strings.Repeat("0", 40) + " HEAD\n\nPACK"} {
@@ -314,6 +326,7 @@ func TestATerminatedSessionPushesWhatExistsWithinItsGracePeriod(t *testing.T) {
 		"SIGTERM while the server accepts a push": {never, edit, "started", "100ms", false},
 	} {
 		t.Run(title, func(t *testing.T) {
+			t.Parallel()
 			s := newGitSession(t)
 			directory := t.TempDir()
 			t.Cleanup(func() { writeTestFile(t, filepath.Join(directory, "ended"), "") })
@@ -419,16 +432,11 @@ git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example co
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
+			t.Parallel()
 			if row.branches == nil {
 				row.branches = map[string]string{"session/demo": "a.txt"}
 			}
 			s := newGitSession(t)
-			t.Setenv("REMOTE", s.server.Repository())
-			t.Setenv("HOME", t.TempDir()) // nobody has configured an identity
-			for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"} {
-				t.Setenv(name, "") // restores it
-				require.NoError(t, os.Unsetenv(name))
-			}
 			if row.before != nil {
 				row.before(t, s)
 				s.restart()
@@ -485,10 +493,9 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			for name, value := range map[string]string{"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b.example"} {
-				t.Setenv(name, value)
-			}
+			t.Parallel()
 			s := newGitSession(t, "--forge", sessiongit.GitHub)
+			s.set(map[string]string{"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b.example"})
 			s.shell(row.before)
 			s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source(""), AutoPush: true})
 			s.restart("--forge", sessiongit.GitHub)
@@ -511,34 +518,37 @@ git update-ref refs/heads/main $(git commit-tree -p main -m Submodule $(printf '
 // name, and only later attempts continue the branch.
 func TestWorkIsPushedWhereTheSessionSays(t *testing.T) {
 	for _, forge := range []string{sessiongit.GitHub, sessiongit.GitLab} {
-		s := newGitSession(t)
-		s.shell(`git update-ref refs/heads/release main
+		t.Run(forge, func(t *testing.T) {
+			t.Parallel()
+			s := newGitSession(t)
+			s.shell(`git update-ref refs/heads/release main
 git update-ref refs/heads/fix/bug $(git -c user.name=o -c user.email=o@b.example commit-tree -p main -m Other main^{tree})`)
-		s.setRepository(&v1alpha1.SessionRepo{
-			GitSource: s.source("main"), AutoPush: true, Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
+			s.setRepository(&v1alpha1.SessionRepo{
+				GitSource: s.source("main"), AutoPush: true, Push: v1alpha1.RepoPush{Branch: "fix/bug", Base: "release", Draft: true},
+			})
+			s.restart("--forge", forge)
+			s.mustRun("events", edit)
+			got := s.repositoryResult()
+			require.True(t, got.Pushed && got.Branch == "fix/bug-"+got.Commit[:12] && s.remote("rev-list", "--count", "main.."+got.Branch) == "1",
+				"result %+v: %s", got, s.out)
+			pull := s.server.LastPullRequest()
+			hasDraft, _ := pull["draft"].(bool)
+			require.True(t, hasDraft || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: "), "pull request %v", pull)
+			require.Contains(t, fmt.Sprint(pull["base"], pull["target_branch"]), "release")
+			require.Contains(t, fmt.Sprint(pull["body"], pull["description"]), "fix/bug has other commits")
+			s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_WORKSPACE": t.TempDir()})
+			s.restart()
+			s.mustRun("events", "echo more > more.txt\n"+finished)
+			got = s.repositoryResult()
+			require.True(t, got.Branch == "fix/bug" && s.remote("rev-list", "--count", "main..fix/bug") == "2", "result %+v: %s", got, s.out)
 		})
-		s.restart("--forge", forge)
-		s.mustRun("events", edit)
-		got := s.repositoryResult()
-		require.True(t, got.Pushed && got.Branch == "fix/bug-"+got.Commit[:12] && s.remote("rev-list", "--count", "main.."+got.Branch) == "1",
-			"result %+v: %s", got, s.out)
-		pull := s.server.LastPullRequest()
-		hasDraft, _ := pull["draft"].(bool)
-		require.True(t, hasDraft || strings.HasPrefix(fmt.Sprint(pull["title"]), "Draft: "), "pull request %v", pull)
-		require.Contains(t, fmt.Sprint(pull["base"], pull["target_branch"]), "release")
-		require.Contains(t, fmt.Sprint(pull["body"], pull["description"]), "fix/bug has other commits")
-		s.set(map[string]string{"AGENTIC_ATTEMPT": "2", "AGENTIC_WORKSPACE": t.TempDir()})
-		s.restart()
-		s.mustRun("events", "echo more > more.txt\n"+finished)
-		got = s.repositoryResult()
-		require.True(t, got.Branch == "fix/bug" && s.remote("rev-list", "--count", "main..fix/bug") == "2", "result %+v: %s", got, s.out)
 	}
 }
 
 func (s *gitSession) shell(script string) {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), "sh", "-ec", script)
-	command.Dir = s.server.Repository()
+	command.Dir, command.Env = s.server.Repository(), s.environ()
 	out, err := command.CombinedOutput()
 	require.True(s.t, err == nil, "%v: %s", err, out)
 }
@@ -552,6 +562,7 @@ func TestTheResultTellsWhyACloneFailed(t *testing.T) {
 		"a repository that is not listed":  {password: gitPassword, repositories: "git.example/**", want: "add it to git.repositories"},
 	} {
 		t.Run(title, func(t *testing.T) {
+			t.Parallel()
 			s := newGitSession(t)
 			source := s.source(v1alpha1.GitBranch(row.branch))
 			source.URL += v1alpha1.GitURL(row.path)
@@ -568,6 +579,7 @@ func TestTheResultTellsWhyACloneFailed(t *testing.T) {
 
 // A bundle of new commits is based on the commits that were cloned, so a shallow clone is enough to push.
 func TestOnlyAsManyCommitsAsTheDepthAreClonedAndWorkIsPushed(t *testing.T) {
+	t.Parallel()
 	s := newGitSession(t)
 	s.shell("for i in 1 2 3; do git update-ref refs/heads/main $(git -c user.name=a -c user.email=a@b.example commit-tree -p main -m Next main^{tree}); done")
 	s.setRepository(&v1alpha1.SessionRepo{GitSource: s.source("main"), AutoPush: true, Depth: new(int32(2))})

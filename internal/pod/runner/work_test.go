@@ -211,19 +211,8 @@ func endSession(t *testing.T, program, ending, state, server string, hasArchive 
 		s.set(map[string]string{"AGENTIC_ARCHIVE": t.TempDir()})
 		containers = append(containers, []string{"archive", "--directory", s.environment["AGENTIC_ARCHIVE"], "--claim", claim})
 	}
-	start := func(args ...string) *exec.Cmd {
-		command := exec.CommandContext(ctx, program, args...)
-		command.Stdout, command.Stderr = s.out, s.out
-		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-		command.WaitDelay = 10 * time.Second
-		for name, value := range s.environment {
-			command.Env = append(command.Env, name+"="+value)
-		}
-		require.NoError(t, command.Start())
-		return command
-	}
 	startContainer := func(args []string) *exec.Cmd {
-		container := start(args...)
+		container := s.start(ctx, program, args, s.out)
 		t.Cleanup(func() { _ = container.Process.Signal(os.Interrupt); _ = container.Wait() })
 		return container
 	}
@@ -235,8 +224,10 @@ func endSession(t *testing.T, program, ending, state, server string, hasArchive 
 	if expectedPlace(server, hasArchive) != onServer {
 		limit = "2s"
 	}
-	runner := start("--profile", "events", "--grace-period", "1s", "--push-grace-period", "1m", "--push-timeout", limit, "--exit-delay", "5s", "--",
-		"sh", "-ec", "echo '"+workText+"' > work.txt\n"+gitStates[state]+"\ntouch $SIGNALS/ready; until test -e $SIGNALS/go; do sleep 0.02; done\nset +e\n"+endings[ending])
+	script := "echo '" + workText + "' > work.txt\n" + gitStates[state] + "\ntouch $SIGNALS/ready; until test -e $SIGNALS/go; do sleep 0.02; done\nset +e\n" + endings[ending]
+	runner := s.start(ctx, program, []string{
+		"--profile", "events", "--grace-period", "1s", "--push-grace-period", "1m", "--push-timeout", limit, "--exit-delay", "5s", "--", "sh", "-ec", script,
+	}, s.out)
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Wait() }() // with the code of the agent
 	poll.Until(t, "the agent to work", func() bool {

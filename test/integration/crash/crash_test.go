@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 // run exactly once, after the previous step has ended; one that fails as often as its retries say. CRASH_SEQUENCES sets the
 // number of sequences.
 func TestNoStepIsRepeatedOrSkippedWhileTheOperatorIsKilledEverySecond(t *testing.T) {
-	sequences := testbuilder.NumberFromEnv(t, "CRASH_SEQUENCES", 60)
+	sequences := testbuilder.NumberFromEnv(t, "CRASH_SEQUENCES", 20)
 	ns := cluster.NewNamespace(t, "crash-", nil)
 	journal := record(t, ns)
 	end := runOperators(t, 1, time.Second, false, "--namespaces", ns)
