@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -50,27 +52,20 @@ func newFullScenario(t *testing.T) *scenario {
 	return s
 }
 
-func TestChildObjectsAreCreatedInOrderBeforeTheJob(t *testing.T) {
-	decision := newScenario(t).decideAndRecord()
-	require.Equal(t, []string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(decision.ApplyObjects))
-	decision = newFullScenario(t).decideAndRecord()
-	want := []string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
-	require.Equal(t, want, objectKinds(decision.ApplyObjects))
-	require.True(t, decision.DryRunPod != nil && decision.CreateJob != nil, "the decision has no dry-run Pod or no Job")
-}
-
-func TestChildObjectsHaveNonBlockingOwnerReference(t *testing.T) {
-	d := newFullScenario(t).decideAndRecord()
-	want := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
-	for _, object := range append(d.ApplyObjects[1:], decision.Object(d.CreateJob)) {
-		assert.Equal(t, "owners of "+object.GetObjectKind().GroupVersionKind().Kind, want, object.GetOwnerReferences())
-		require.True(t, len(object.GetFinalizers()) == 0 && object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns",
-			"%+v", object)
-	}
-}
-
-func TestRetainedWorkspaceHasNoOwner(t *testing.T) {
+func TestChildObjectsAreCreatedInOrderBeforeTheJobAndOwnedBySession(t *testing.T) {
+	d := newScenario(t).decideAndRecord()
+	require.Equal(t, []string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret"}, objectKinds(d.ApplyObjects))
 	s := newFullScenario(t)
+	d = s.decideAndRecord()
+	want := []string{"NetworkPolicy", "ServiceAccount", "NetworkPolicy", "Secret", "PersistentVolumeClaim", "Service", "Lease", "Role", "RoleBinding"}
+	require.Equal(t, want, objectKinds(d.ApplyObjects))
+	require.True(t, d.DryRunPod != nil, "the decision has no dry-run Pod")
+	owners := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
+	for _, object := range append(d.ApplyObjects[1:], decision.Object(d.CreateJob)) {
+		assert.Equal(t, "owners of "+object.GetObjectKind().GroupVersionKind().Kind, owners, object.GetOwnerReferences())
+		require.True(t, len(object.GetFinalizers()) == 0 && object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns", "%+v", object)
+	}
+	s = newFullScenario(t)
 	s.Session.Spec.Workspace.Retention = v1alpha1.WorkspaceRetain
 	claim := s.decideAndRecord().ApplyObjects[4]
 	require.True(t, len(claim.GetOwnerReferences()) == 0 && decision.WasCreatedFor(s.Session, claim, LabelSessionUID), "%+v", claim)
@@ -137,26 +132,22 @@ func TestNetworkPolicyAllowsOnlySessionRunnerRules(t *testing.T) {
 
 func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
 	apiServer := []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{blockPeer("10.96.0.1/32")}}}
-	for name, test := range map[string]struct {
-		change func(*scenario)
-		want   bool
-	}{
-		"with a Lease":    {func(s *scenario) { s.Runner.Spec.ActivityLease = true }, true},
-		"without a Lease": {func(*scenario) {}, false},
-		"only hosts": {func(s *scenario) {
-			s.Runner.Spec.ActivityLease, s.Runner.Spec.Network.Egress = true, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"a.example"}}}
-		}, true},
-		"the attempt began with a Lease": {func(s *scenario) { s.Session.Status.Attempt.Limits.ActivityLease = true }, true},
-	} {
+	check := func(name string, change func(*scenario), want bool) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(t)
 			s.Network.APIServer = apiServer
-			test.change(s)
+			change(s)
 			policy := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
 			got := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return cmp.Equal(rule, apiServer[0]) })
-			require.True(t, got == test.want, "allowed: %t: %+v", got, policy.Spec.Egress)
+			require.True(t, got == want, "allowed: %t: %+v", got, policy.Spec.Egress)
 		})
 	}
+	check("with a Lease", func(s *scenario) { s.Runner.Spec.ActivityLease = true }, true)
+	check("without a Lease", func(*scenario) {}, false)
+	check("only hosts", func(s *scenario) {
+		s.Runner.Spec.ActivityLease, s.Runner.Spec.Network.Egress = true, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"a.example"}}}
+	}, true)
+	check("the attempt began with a Lease", func(s *scenario) { s.Session.Status.Attempt.Limits.ActivityLease = true }, true)
 	s := newScenario(t).startAttempt().startRunner()
 	s.Session.Status.Attempt.Limits.ActivityLease, s.Network.APIServer = true, apiServer
 	s.createNetworkPolicies(s.decideAndRecord())
@@ -176,9 +167,12 @@ func TestNetworkConditionReportsMissingAndChangedPolicies(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers)
 }
 
-func TestInputsSecretIsImmutableAndNamedByContent(t *testing.T) {
+func TestTheInputsAreInAnImmutableSecretNamedByContentAndNotInTheJob(t *testing.T) {
 	s := newFullScenario(t)
-	secret := s.decideAndRecord().ApplyObjects[3].(*corev1.Secret)
+	d := s.decideAndRecord()
+	job, err := json.Marshal(d.CreateJob)
+	require.True(t, err == nil && !strings.Contains(string(job), "do it") && !strings.Contains(string(job), "hunter2"), "%v: %s", err, job)
+	secret := d.ApplyObjects[3].(*corev1.Secret)
 	require.True(t, *secret.Immutable && string(secret.Data["prompt"]) == "do it" && string(secret.Data["env.TOKEN"]) == "hunter2", "%+v", secret)
 	var in RunnerInputs
 	require.NoError(t, json.Unmarshal(secret.Data["session.json"], &in))
@@ -186,16 +180,7 @@ func TestInputsSecretIsImmutableAndNamedByContent(t *testing.T) {
 	require.True(t, inputsNamePattern.MatchString(secret.Name), "%s does not match the pattern of inputs names", secret.Name)
 	// The spec changes before the Job of the attempt is created.
 	decision := s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.DisplayName = "other" }).decideAndRecord()
-	require.True(t, decision.ApplyObjects[2].GetName() != secret.Name && decision.DeleteSecret == secret.Name,
-		"inputs %s, deleted inputs %q", decision.ApplyObjects[2].GetName(), decision.DeleteSecret)
-}
-
-func TestJobContainsNoSecretValues(t *testing.T) {
-	raw, err := json.Marshal(newFullScenario(t).decideAndRecord().CreateJob)
-	require.NoError(t, err)
-	for _, text := range []string{"do it", "hunter2"} {
-		require.True(t, !strings.Contains(string(raw), text), "the Job contains %s", text)
-	}
+	require.True(t, decision.ApplyObjects[2].GetName() != secret.Name && decision.DeleteSecret == secret.Name, "%+v", decision)
 }
 
 func TestJobSpec(t *testing.T) {
@@ -242,8 +227,7 @@ func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 	))
 	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
 	pod := s.startAttempt().podSpec()
-	require.True(t, pod.ServiceAccountName == "model-caller" && !*pod.AutomountServiceAccountToken,
-		"ServiceAccount %s, its token is mounted: %t", pod.ServiceAccountName, *pod.AutomountServiceAccountToken)
+	require.True(t, pod.ServiceAccountName == "model-caller" && !*pod.AutomountServiceAccountToken, "ServiceAccount %s", pod.ServiceAccountName)
 	want := []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "cloud.example", Path: "cloud", ExpirationSeconds: new(int64(3600))}},
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault.example", Path: "vault", ExpirationSeconds: new(int64(600))}},
@@ -276,4 +260,158 @@ func TestOrphanJobIsDeleted(t *testing.T) {
 	s.Jobs = append([]*batchv1.Job{orphan}, s.Jobs...)
 	decision := s.decideAndRecord()
 	require.True(t, len(decision.DeleteJobs) == 1 && decision.DeleteJobs[0].UID == "orphan", "Jobs %v are deleted", decision.DeleteJobs)
+}
+
+func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
+	s := newFullScenario(t)
+	spec := &s.Runner.Spec
+	template := testbuilder.RunnerPod(spec)
+	template.HostUsers, template.NodeSelector, template.PriorityClassName = new(false), map[string]string{"pool": "agents"}, "low"
+	template.Containers[0].ImagePullPolicy, template.InitContainers[1].ImagePullPolicy = corev1.PullAlways, corev1.PullNever
+	template.Tolerations = []corev1.Toleration{{Key: "agents", Operator: corev1.TolerationOpExists}}
+	spec.Template.Labels, spec.Template.Annotations = map[string]string{"team": "a"}, map[string]string{"cost": "7"}
+	spec.CABundle = &v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: "cas"}, Key: "all.pem"}
+	template.Containers[0].Env = append(template.Containers[0].Env, corev1.EnvVar{Name: "CURL_CA_BUNDLE", Value: "/own.pem"})
+	testbuilder.MountVolume(spec, "models", "/models", testbuilder.ClaimVolume("models"))
+	testbuilder.MountVolume(spec, "docs", "/srv/docs", testbuilder.ConfigMapVolume("docs"))
+	sidecar := &template.InitContainers[0]
+	sidecar.VolumeMounts = append(sidecar.VolumeMounts, corev1.VolumeMount{Name: "docs", MountPath: "/docs"})
+	decision := s.decideAndRecord()
+	s.createPlannedJob(decision)
+	created := decision.CreateJob.Spec.Template
+	pod := created.Spec
+	require.True(t, !*pod.HostUsers && pod.NodeSelector["pool"] == "agents" && pod.PriorityClassName == "low" && pod.Tolerations[0].Key == "agents" &&
+		created.Labels["team"] == "a" && created.Labels[LabelSessionUID] == "session" && created.Annotations["cost"] == "7", "%+v", created)
+	for _, c := range append(pod.InitContainers, pod.Containers...) {
+		env := map[string]string{}
+		for _, variable := range c.Env {
+			env[variable.Name] = variable.Value
+		}
+		require.Equal(t, map[string]corev1.PullPolicy{"runner": corev1.PullAlways, "tools": corev1.PullNever}[c.Name], c.ImagePullPolicy)
+		require.Equal(t, "/etc/agentic-ca/ca.crt /etc/agentic-ca/ca.crt", env["SSL_CERT_FILE"]+" "+env["NODE_EXTRA_CA_CERTS"])
+		require.True(t, c.Name != v1alpha1.RunnerContainer || env["CURL_CA_BUNDLE"] == "/own.pem", "it is %s", env["CURL_CA_BUNDLE"])
+	}
+	mounts := mountsOf(&pod.Containers[0])
+	for name, path := range map[string]string{"runner-models": "/models", "runner-docs": "/srv/docs", "ca-bundle": "/etc/agentic-ca"} {
+		mount := mounts[name]
+		require.True(t, mount.MountPath == path && mount.ReadOnly, "volume %s is mounted as %+v, want read-only at %s", name, mount, path)
+	}
+	mounts = mountsOf(&pod.InitContainers[0])
+	docs, workspace := mounts["runner-docs"], mounts[workspaceVolume]
+	require.True(t, docs.MountPath == "/docs" && docs.ReadOnly && workspace.MountPath == workspacePath && !workspace.ReadOnly, "%+v", mounts)
+	require.Equal(t, created.Labels, decision.DryRunPod.Labels)
+	require.Equal(t, "7", decision.DryRunPod.Annotations["cost"])
+}
+
+// A SessionRunner of an older CRD, or without one, may have any field of a Pod.
+func TestFieldsOfATemplateThatDoNotExistHaveNoEffect(t *testing.T) {
+	newTemplate := func(change func(pod *corev1.PodSpec)) corev1.PodTemplateSpec {
+		s := newFullScenario(t)
+		testbuilder.MountVolume(&s.Runner.Spec, "docs", "/srv/docs", testbuilder.SecretVolume("docs"))
+		change(testbuilder.RunnerPod(&s.Runner.Spec))
+		return s.startAttempt().newestJob().Spec.Template
+	}
+	require.Equal(t, newTemplate(func(*corev1.PodSpec) {}), newTemplate(func(pod *corev1.PodSpec) {
+		pod.HostNetwork, pod.HostPID, pod.HostIPC, pod.ShareProcessNamespace = true, true, true, new(true)
+		pod.NodeName, pod.SchedulerName = "node", "other"
+		pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"a"}}}
+		pod.DNSPolicy, pod.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1"}}
+		pod.AutomountServiceAccountToken, pod.DeprecatedServiceAccount = new(true), "admin"
+		pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.FSGroup = new(false), new(int64(0))
+		pod.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+		weaken(&pod.Containers[0])
+		weaken(&pod.InitContainers[0])
+		pod.Containers[0].Image = "evil:1"
+		pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+		pod.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+		mount := &pod.Containers[0].VolumeMounts[0]
+		mount.ReadOnly, mount.SubPath, mount.MountPropagation = false, "../..", new(corev1.MountPropagationBidirectional)
+		pod.Volumes[0].Secret.DefaultMode = new(int32(0o777))
+		pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "x"}}}
+	}))
+}
+
+// Except the image of the network check, which is that of the operator.
+func TestASessionWaitsUntilPoliciesAllowAllItsImages(t *testing.T) {
+	for want, policies := range map[string]policy.Selection{
+		`image "runner:1" of container "runner" is not allowed by Policy team, which allows: proxy:*`:     testbuilder.AllowImages("proxy:*"),
+		`image "proxy:1" of init container "proxy" is not allowed by Policy team, which allows: runner:*`: testbuilder.AllowImages("runner:*"),
+	} {
+		s := newCheckedScenario(t)
+		s.Policies = policies
+		testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
+		decision := s.decideAndRecord()
+		require.True(t, decision.CreateJob == nil && len(decision.ApplyObjects) == 0, "the session starts: %+v", decision)
+		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonImageNotAllowed)
+		require.Equal(t, want, s.findCondition(v1alpha1.ConditionReady).Message)
+		s.Policies = testbuilder.AllowImages("proxy:*", "runner:*")
+		s.startAttempt()
+	}
+}
+
+func TestAChangedPolicyAffectsTheNextAttemptOnly(t *testing.T) {
+	s := newScenario(t, withRetryLimit(1)).startAttempt().startRunner()
+	s.Policies = testbuilder.AllowImages("other:*")
+	s.wantPhase(v1alpha1.SessionRunning, "")
+	s.exitRunner(1, "").advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonImageNotAllowed)
+}
+
+// The operator may have ended between the record of an attempt and the creation of its Job.
+func TestAnAttemptWithoutAJobIsNotContinuedAgainstAPolicy(t *testing.T) {
+	s := newScenario(t)
+	s.decideAndRecord()
+	s.Policies = testbuilder.AllowImages("other:*")
+	decision := s.decideAndRecord()
+	require.True(t, decision.CreateJob == nil && decision.Status.Attempt.JobName == "", "the attempt continues: %+v", decision)
+}
+
+func envFromSecret(name, prefix string, optional *bool) corev1.EnvFromSource {
+	return corev1.EnvFromSource{Prefix: prefix, SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Optional: optional}}
+}
+
+func envFromConfigMap(name string) corev1.EnvFromSource {
+	return corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+}
+
+func TestASessionGetsOnlyTheAllowedKeysOfSecretsAndConfigMaps(t *testing.T) {
+	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.EnvFrom = []corev1.EnvFromSource{envFromSecret("model", "MODEL_", new(true)), envFromConfigMap("settings"), envFromSecret("later", "", nil)}
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"LANGUAGE": "en"}
+		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}, {LocalReference: v1alpha1.LocalReference{Name: "model"}, Optional: true}}
+	})
+	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://127.0.0.1:3128"}}
+	s.Runner.Spec.Allowed.Secrets = []v1alpha1.SessionSource{
+		testbuilder.Source("model", "token", "url"), testbuilder.Source("later", "COLOR"), testbuilder.Source("unused", "a"), testbuilder.Source("git"),
+	}
+	s.Runner.Spec.Allowed.ConfigMaps = []v1alpha1.SessionSource{testbuilder.Source("settings", "COLOR", "LANGUAGE", "HTTPS_PROXY", "HOMEPAGE")}
+	pod := s.startAttempt().podSpec()
+	items := map[string][]corev1.KeyToPath{}
+	for _, volume := range pod.Volumes {
+		if volume.Secret != nil {
+			items[volume.Secret.SecretName] = volume.Secret.Items
+		}
+	}
+	require.True(t, len(items["git"]) == 0, "a Secret without a list of keys has the items %v", items["git"])
+	require.Equal(t, []corev1.KeyToPath{{Key: "token", Path: "token"}, {Key: "url", Path: "url"}}, items["model"])
+	c := pod.Containers[0]
+	require.True(t, len(c.EnvFrom) == 0, "the Pod has envFrom %+v, which sets each key", c.EnvFrom)
+	secret := func(name, key string, optional *bool) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key, Optional: optional}}
+	}
+	configMap := &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "HOMEPAGE"}}
+	want := []corev1.EnvVar{
+		{Name: "COLOR", ValueFrom: secret("later", "COLOR", nil)}, // the last source takes precedence
+		{Name: "HOMEPAGE", ValueFrom: configMap},
+		{Name: "MODEL_token", ValueFrom: secret("model", "token", new(true))},
+		{Name: "MODEL_url", ValueFrom: secret("model", "url", new(true))},
+	}
+	require.Equal(t, want, c.Env[len(c.Env)-len(want):])
+	at := map[string][]int{}
+	for i, variable := range c.Env {
+		at[variable.Name] = append(at[variable.Name], i)
+	}
+	require.True(t, len(at["LANGUAGE"]) == 1 && len(at["HTTPS_PROXY"]) == 1, "a variable is set twice: %v", at)
+	// Variables of the SessionRunner may refer to variables before them, and so to none of the session.
+	language := at["LANGUAGE"][0]
+	require.True(t, language > at["HTTPS_PROXY"][0] && c.Env[language].Value == "", "%+v", c.Env)
 }

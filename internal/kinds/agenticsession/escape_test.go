@@ -1,13 +1,27 @@
 package agenticsession
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -29,19 +43,17 @@ func newStrictRunner() *v1alpha1.SessionRunner {
 	return r
 }
 
-// Each row exceeds the limits of the SessionRunner. No Job may be created, and the condition must
-// name the field, and what to add to the SessionRunner.
+// The condition names the field, and what to add to the SessionRunner.
 func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	type change = func(spec *v1alpha1.AgenticSessionSpec)
-	limits := func(name, amount string) change {
-		return func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
-		}
+	resources := func(r corev1.ResourceRequirements) change {
+		return func(spec *v1alpha1.AgenticSessionSpec) { spec.Resources = &r }
 	}
-	requests := func(name, amount string) change {
-		return func(spec *v1alpha1.AgenticSessionSpec) {
-			spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
-		}
+	limits := func(name corev1.ResourceName, amount string) change {
+		return resources(corev1.ResourceRequirements{Limits: corev1.ResourceList{name: resource.MustParse(amount)}})
+	}
+	requests := func(name corev1.ResourceName, amount string) change {
+		return resources(corev1.ResourceRequirements{Requests: corev1.ResourceList{name: resource.MustParse(amount)}})
 	}
 	variable := func(name string) change {
 		return func(spec *v1alpha1.AgenticSessionSpec) {
@@ -60,76 +72,61 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	from := func(source corev1.EnvFromSource) change {
 		return func(spec *v1alpha1.AgenticSessionSpec) { spec.EnvFrom = []corev1.EnvFromSource{source} }
 	}
-	for title, test := range map[string]struct {
-		exceed change
-		want   string
-	}{
-		"another image":                           {image("evil:1"), "spec.image: "},
-		"the same image with another tag":         {image("runner:2"), "spec.image: "},
-		"the same image from another registry":    {image("evil.example/runner:1"), "spec.image: "},
-		"an allowed image with a digest":          {image("registry.example/other:1@sha256:" + strings.Repeat("0", 64)), "spec.image: "},
-		"an allowed image in other case":          {image("registry.example/Other:1"), "spec.image: "},
-		"more CPU than maxResources":              {limits("cpu", "2001m"), "spec.resources.limits[cpu]: "},
-		"more memory than the default limit":      {limits("memory", "1025Mi"), "spec.resources.limits[memory]: "},
-		"a request above the limit":               {requests("memory", "2Gi"), "spec.resources.requests[memory]: "},
-		"more ephemeral storage":                  {limits("ephemeral-storage", "1Ti"), "spec.resources.limits[ephemeral-storage]: "},
-		"a device":                                {limits("nvidia.com/gpu", "1"), "spec.resources.limits[nvidia.com/gpu]: "},
-		"a device as a request":                   {requests("nvidia.com/gpu", "1"), "spec.resources.requests[nvidia.com/gpu]: "},
-		"huge pages":                              {limits("hugepages-2Mi", "2Mi"), "spec.resources.limits[hugepages-2Mi]: "},
-		"a negative limit":                        {limits("memory", "-1"), "spec.resources.limits[memory]: "},
-		"a variable of the SessionRunner":         {variable("HTTPS_PROXY"), "spec.environmentVariables[HTTPS_PROXY]: "},
-		"a variable in the command":               {variable("date"), "spec.environmentVariables[date]: "},
-		"a variable in the command from a Secret": {from(envFromSecret("command", "", nil)), "spec.envFrom[0]: "},
-		"LD_PRELOAD":                              {variable("LD_PRELOAD"), "spec.environmentVariables[LD_PRELOAD]: "},
-		"PATH":                                    {variable("PATH"), "spec.environmentVariables[PATH]: "},
-		"a variable of the operator":              {variable("AGENTIC_RUN"), "spec.environmentVariables[AGENTIC_RUN]: "},
-		"a variable of Kubernetes":                {variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]: "},
-		"a reserved prefix":                       {from(envFromSecret("git", "AGENTIC_", nil)), "spec.envFrom[0].prefix: "},
-		"a Secret in envFrom that is not allowed": {
-			from(envFromSecret("db", "", nil)),
-			"envFrom[0].secretRef.name: Forbidden: SessionRunner default does not allow Secret db: add it, with the keys to use, to allowed.secrets",
-		},
-		"a Secret in envFrom without keys": {
-			from(envFromSecret("git", "", nil)),
-			"envFrom[0].secretRef.name: Forbidden: SessionRunner default lists no keys of Secret git, so it can only be mounted: use secretMounts",
-		},
-		"LD_PRELOAD from a prefix and a key": {
-			from(envFromSecret("model", "L", nil)),
-			"key D_PRELOAD of Secret model sets the variable LD_PRELOAD, which is reserved: set another prefix",
-		},
-		"PATH from a key":                         {from(envFromSecret("model", "", nil)), "spec.envFrom[0]: "},
-		"a variable of Kubernetes in a ConfigMap": {from(envFromConfigMap("settings")), "spec.envFrom[0]: "},
-		"a prefix that is reserved":               {from(envFromSecret("model", "LD_", nil)), "spec.envFrom[0].prefix: "},
-		"a variable with an invalid name":         {from(envFromSecret("model", "a=b", nil)), "spec.envFrom[0]: "},
-		"a variable with a name that is too long": {from(envFromSecret("model", strings.Repeat("A", 255), nil)), "spec.envFrom[0]: "},
-		"a ConfigMap that is not allowed": {
-			from(envFromConfigMap("other")),
-			"spec.envFrom[0].configMapRef.name: Forbidden: SessionRunner default does not allow ConfigMap other: add it, with the keys to use, to",
-		},
-		"a ConfigMap whose name is a path": {from(envFromConfigMap("a/b")), "spec.envFrom[0].configMapRef.name: "},
-		"a mounted Secret that is not allowed": {
-			mount("db", ""),
-			"spec.secretMounts[0].name: Forbidden: SessionRunner default does not allow Secret db: add it to allowed.secrets",
-		},
-		"the inputs of another session":            {mount("other-inputs-0123456789", ""), "spec.secretMounts[0].name: "},
-		"the inputs of another session in envFrom": {from(envFromSecret("other-inputs-0123456789", "", nil)), "spec.envFrom[0].secretRef.name: "},
-		"a mount over /usr/bin":                    {mount("git", "/usr/bin"), "spec.secretMounts[0].mountPath: "},
-		"a mount over the inputs":                  {mount("git", inputsPath), "spec.secretMounts[0].mountPath: "},
-		"a mount over the token":                   {mount("git", tokenPath), "spec.secretMounts[0].mountPath: "},
-		"a mount path with dots":                   {mount("git", "/secrets/.."), "spec.secretMounts[0].mountPath: "},
-		"a mount over /secrets":                    {mount("git", "/secrets"), "spec.secretMounts[0].mountPath: "},
-		"a workspace above the maximum":            {workspace(v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size: "},
-		"inactivityTimeout without activityLease":  {func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(1) }, "spec.limits.inactivityTimeout: "},
-	} {
+	check := func(title string, exceed change, want string) {
 		t.Run(title, func(t *testing.T) {
-			s := newScenario(t, test.exceed)
+			s := newScenario(t, exceed)
 			s.Runner = newStrictRunner()
-			s.wantNotAccepted(test.want)
+			s.wantNotAccepted(want)
 		})
 	}
+	check("another image", image("evil:1"), "spec.image: ")
+	check("the same image with another tag", image("runner:2"), "spec.image: ")
+	check("the same image from another registry", image("evil.example/runner:1"), "spec.image: ")
+	check("an allowed image with a digest", image("registry.example/other:1@sha256:"+strings.Repeat("0", 64)), "spec.image: ")
+	check("an allowed image in other case", image("registry.example/Other:1"), "spec.image: ")
+	check("more CPU than maxResources", limits("cpu", "2001m"), "spec.resources.limits[cpu]: ")
+	check("more memory than the default limit", limits("memory", "1025Mi"), "spec.resources.limits[memory]: ")
+	check("a request above the limit", requests("memory", "2Gi"), "spec.resources.requests[memory]: ")
+	check("more ephemeral storage", limits("ephemeral-storage", "1Ti"), "spec.resources.limits[ephemeral-storage]: ")
+	check("a device", limits("nvidia.com/gpu", "1"), "spec.resources.limits[nvidia.com/gpu]: ")
+	check("a device as a request", requests("nvidia.com/gpu", "1"), "spec.resources.requests[nvidia.com/gpu]: ")
+	check("huge pages", limits("hugepages-2Mi", "2Mi"), "spec.resources.limits[hugepages-2Mi]: ")
+	check("a negative limit", limits("memory", "-1"), "spec.resources.limits[memory]: ")
+	check("a variable of the SessionRunner", variable("HTTPS_PROXY"), "spec.environmentVariables[HTTPS_PROXY]: ")
+	check("a variable in the command", variable("date"), "spec.environmentVariables[date]: ")
+	check("a variable in the command from a Secret", from(envFromSecret("command", "", nil)), "spec.envFrom[0]: ")
+	check("LD_PRELOAD", variable("LD_PRELOAD"), "spec.environmentVariables[LD_PRELOAD]: ")
+	check("PATH", variable("PATH"), "spec.environmentVariables[PATH]: ")
+	check("a variable of the operator", variable("AGENTIC_RUN"), "spec.environmentVariables[AGENTIC_RUN]: ")
+	check("a variable of Kubernetes", variable("KUBERNETES_SERVICE_HOST"), "spec.environmentVariables[KUBERNETES_SERVICE_HOST]: ")
+	check("a reserved prefix", from(envFromSecret("git", "AGENTIC_", nil)), "spec.envFrom[0].prefix: ")
+	check("a Secret in envFrom that is not allowed", from(envFromSecret("db", "", nil)),
+		"envFrom[0].secretRef.name: Forbidden: SessionRunner default does not allow Secret db: add it, with the keys to use, to allowed.secrets")
+	check("a Secret in envFrom without keys", from(envFromSecret("git", "", nil)),
+		"envFrom[0].secretRef.name: Forbidden: SessionRunner default lists no keys of Secret git, so it can only be mounted: use secretMounts")
+	check("LD_PRELOAD from a prefix and a key", from(envFromSecret("model", "L", nil)),
+		"key D_PRELOAD of Secret model sets the variable LD_PRELOAD, which is reserved: set another prefix")
+	check("PATH from a key", from(envFromSecret("model", "", nil)), "spec.envFrom[0]: ")
+	check("a variable of Kubernetes in a ConfigMap", from(envFromConfigMap("settings")), "spec.envFrom[0]: ")
+	check("a prefix that is reserved", from(envFromSecret("model", "LD_", nil)), "spec.envFrom[0].prefix: ")
+	check("a variable with an invalid name", from(envFromSecret("model", "a=b", nil)), "spec.envFrom[0]: ")
+	check("a variable with a name that is too long", from(envFromSecret("model", strings.Repeat("A", 255), nil)), "spec.envFrom[0]: ")
+	check("a ConfigMap that is not allowed", from(envFromConfigMap("other")),
+		"spec.envFrom[0].configMapRef.name: Forbidden: SessionRunner default does not allow ConfigMap other: add it, with the keys to use, to")
+	check("a ConfigMap whose name is a path", from(envFromConfigMap("a/b")), "spec.envFrom[0].configMapRef.name: ")
+	check("a mounted Secret that is not allowed", mount("db", ""),
+		"spec.secretMounts[0].name: Forbidden: SessionRunner default does not allow Secret db: add it to allowed.secrets")
+	check("the inputs of another session", mount("other-inputs-0123456789", ""), "spec.secretMounts[0].name: ")
+	check("the inputs of another session in envFrom", from(envFromSecret("other-inputs-0123456789", "", nil)), "spec.envFrom[0].secretRef.name: ")
+	check("a mount over /usr/bin", mount("git", "/usr/bin"), "spec.secretMounts[0].mountPath: ")
+	check("a mount over the inputs", mount("git", inputsPath), "spec.secretMounts[0].mountPath: ")
+	check("a mount over the token", mount("git", tokenPath), "spec.secretMounts[0].mountPath: ")
+	check("a mount path with dots", mount("git", "/secrets/.."), "spec.secretMounts[0].mountPath: ")
+	check("a mount over /secrets", mount("git", "/secrets"), "spec.secretMounts[0].mountPath: ")
+	check("a workspace above the maximum", workspace(v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size: ")
+	check("inactivityTimeout without activityLease", func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(1) }, "spec.limits.inactivityTimeout: ")
 }
 
-// A session gets what it sets within the limits, and defaults for the rest.
 func TestSessionGetsAllowedSettings(t *testing.T) {
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image = "registry.example/other:1"
@@ -213,7 +210,16 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		"spec.template.spec.containers[0].resources.requests": func(_ *runnerSpec, pod *podSpec) {
 			pod.Containers[0].Resources = corev1.ResourceRequirements{Requests: many, Limits: few}
 		},
-		"HOME is set by the operator": func(_ *runnerSpec, pod *podSpec) { pod.Containers[0].Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		"could read the archive in the claim transcripts":                     mount("/srv/a", testbuilder.ClaimVolume("transcripts")),
+		"it overlaps with " + archivePath:                                     mount(archivePath, configMap),                       // the directory of the socket
+		"it overlaps with " + modelPath:                                       mount(modelPath, testbuilder.SecretVolume("other")), // the directory of the token
+		"exactly one of claimRef and s3":                                      func(spec *runnerSpec, _ *podSpec) { spec.Archive.ClaimRef = nil },
+		`spec.model.provider: Unsupported value: "Bedrock"`:                   func(spec *runnerSpec, _ *podSpec) { spec.Model.Provider = "Bedrock" },
+		`spec.model.baseURL: Invalid value: "https://a:b@example.com"`:        func(spec *runnerSpec, _ *podSpec) { spec.Model.BaseURL = "https://a:b@example.com" },
+		`spec.model.baseURL: Invalid value: "/v1"`:                            func(spec *runnerSpec, _ *podSpec) { spec.Model.BaseURL = "/v1" },
+		`spec.model.baseURL: Invalid value: "ftp://model.example"`:            func(spec *runnerSpec, _ *podSpec) { spec.Model.BaseURL = "ftp://model.example" },
+		"spec.network.port: Invalid value: 9471: it is the port of the proxy": func(spec *runnerSpec, _ *podSpec) { spec.Network.Port = 9471 },
+		"HOME is set by the operator":                                         func(_ *runnerSpec, pod *podSpec) { pod.Containers[0].Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
 		"activityLease needs a ServiceAccount for each session": func(spec *runnerSpec, pod *podSpec) {
 			pod.ServiceAccountName, spec.ActivityLease = "model-caller", true
 		},
@@ -233,25 +239,12 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			s := newScenario(t)
+			s := setModel(newScenario(t))
+			setArchive(archiveInClaim)(s)
 			change(&s.Runner.Spec, testbuilder.RunnerPod(&s.Runner.Spec))
 			s.wantNotAccepted(want)
 		})
 	}
-}
-
-// A session cannot change the values of the SessionRunner's variables, which may refer to other
-// variables.
-func TestSessionVariablesComeLast(t *testing.T) {
-	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
-		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": "x"}
-	})
-	testbuilder.RunnerContainer(&s.Runner.Spec).Env = []corev1.EnvVar{{Name: "B", Value: "$(A)"}}
-	env := s.startAttempt().newestJob().Spec.Template.Spec.Containers[0].Env
-	at := func(name string) int {
-		return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
-	}
-	require.True(t, at("A") >= at("B") && env[at("A")].Value == "", "%+v", env)
 }
 
 func TestChangedLimitsDoNotStopRunningSession(t *testing.T) {
@@ -260,4 +253,234 @@ func TestChangedLimitsDoNotStopRunningSession(t *testing.T) {
 	testbuilder.RunnerContainer(&s.Runner.Spec).Resources.Limits, s.Runner.Spec.Limits.MaxResources = resourceAmounts("2", "1Gi", "1Gi"), resourceAmounts("1", "1Gi", "1Gi")
 	s.wantPhase(v1alpha1.SessionRunning, "")
 	s.wantCondition(v1alpha1.ConditionSpecAccepted, metav1.ConditionFalse, v1alpha1.ReasonNotAllowed)
+}
+
+// The PodSecurity admission library evaluates the Pods of random sessions and SessionRunners, with
+// values as insecure as their types allow. The level restricted must accept all of them.
+func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
+	const runs = 2000
+	evaluate := restrictedEvaluator(t)
+	insecure := (&corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}})
+	require.True(t, !policy.AggregateCheckResults(evaluate(&metav1.ObjectMeta{}, insecure)).Allowed, "the evaluator accepts an insecure Pod")
+	evaluated := 0
+	for seed := range uint64(runs) {
+		f := randomSpecs{rand.New(rand.NewPCG(seed, 1))}
+		s := newScenario(t)
+		f.fillSession(&s.Session.Spec)
+		f.fillRunner(&s.Runner.Spec)
+		if f.randomBool() {
+			s.NetworkCheck = testCheck
+		}
+		decision := s.decideAndRecord()
+		if decision.CreateJob == nil {
+			continue // refused before a Pod is built
+		}
+		evaluated++
+		template := decision.CreateJob.Spec.Template
+		for _, result := range evaluate(&template.ObjectMeta, &template.Spec) {
+			require.True(t, result.Allowed, "seed %d: %s: %s", seed, result.ForbiddenReason, result.ForbiddenDetail)
+		}
+		checkHardened(t, seed, &template.Spec)
+	}
+	require.True(t, evaluated >= runs/5, "only %d of %d specs led to a Pod", evaluated, runs)
+	t.Logf("%d Pods evaluated, of %d specs", evaluated, runs)
+}
+
+func restrictedEvaluator(t *testing.T) func(*metav1.ObjectMeta, *corev1.PodSpec) []policy.CheckResult {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	require.NoError(t, err)
+	level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+	return func(metadata *metav1.ObjectMeta, pod *corev1.PodSpec) []policy.CheckResult {
+		return evaluator.EvaluatePod(level, metadata, pod)
+	}
+}
+
+func TestDaemonSetThatPullsImagesIsRestricted(t *testing.T) {
+	manifest, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "agents", "images.yaml"))
+	require.NoError(t, err)
+	daemonSet := &appsv1.DaemonSet{}
+	require.NoError(t, yaml.UnmarshalStrict(manifest, daemonSet))
+	template := &daemonSet.Spec.Template
+	require.True(t, len(template.Spec.InitContainers) == 1 && maps.Equal(daemonSet.Spec.Selector.MatchLabels, template.Labels), "%+v", daemonSet)
+	for _, result := range restrictedEvaluator(t)(&template.ObjectMeta, &template.Spec) {
+		require.True(t, result.Allowed, "%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
+	}
+}
+
+func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
+	t.Helper()
+	hasToken := pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken
+	require.True(t, !hasToken && !pod.HostNetwork && !pod.HostPID && !pod.HostIPC, "seed %d: the Pod has a token, or is in namespaces of the node", seed)
+	require.True(t, len(pod.Containers) == 1 && pod.Containers[0].Name == v1alpha1.RunnerContainer, "seed %d: containers %+v", seed, pod.Containers)
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		sc := c.SecurityContext
+		require.True(t, sc != nil && *sc.ReadOnlyRootFilesystem && *sc.RunAsNonRoot && !*sc.Privileged && !*sc.AllowPrivilegeEscalation &&
+			len(sc.Capabilities.Add) == 0 && slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}), "seed %d: %s: %+v", seed, c.Name, sc)
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			_, isLimited := c.Resources.Limits[name]
+			require.True(t, isLimited && request.Cmp(limit) <= 0, "seed %d: %s: %s is %s of %s", seed, c.Name, name, request.String(), limit.String())
+		}
+	}
+	temporary := map[string]bool{}
+	for _, c := range pod.InitContainers {
+		at := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tempPath })
+		if at < 0 && c.Name == checkContainer {
+			continue
+		}
+		require.True(t, at >= 0, "seed %d: %s has no temporary volume", seed, c.Name)
+		want := emptyDirVolume(c.VolumeMounts[at].Name, c.Resources.Limits)
+		isOwn := !temporary[want.Name] && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return cmp.Equal(v, want) })
+		require.True(t, isOwn, "seed %d: %s has no temporary volume of its own size: %+v", seed, c.Name, want)
+		temporary[want.Name] = true
+	}
+	names := map[string]bool{}
+	for _, variable := range pod.Containers[0].Env {
+		require.True(t, !names[variable.Name], "seed %d: %s is set twice", seed, variable.Name)
+		names[variable.Name] = true
+	}
+}
+
+// weaken sets fields of a container that a SessionRunner cannot set.
+func weaken(c *corev1.Container) {
+	c.SecurityContext = &corev1.SecurityContext{
+		Privileged: new(true), AllowPrivilegeEscalation: new(true), RunAsUser: new(int64(0)), ProcMount: new(corev1.UnmaskedProcMount),
+		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}},
+	}
+	c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+	c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}}}
+	c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}}}
+	c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}}
+	c.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/disk"}}
+	c.TerminationMessagePath, c.WorkingDir, c.TTY, c.Stdin = "/workspace/message", "/", true, true
+}
+
+// randomSpecs generates random specs.
+type randomSpecs struct{ rng *rand.Rand }
+
+func (f randomSpecs) randomBool() bool { return f.rng.IntN(2) == 0 }
+
+// maybe returns the value, or as often nothing.
+func maybe[T any](f randomSpecs, value T) (result T) {
+	if f.randomBool() {
+		result = value
+	}
+	return result
+}
+
+func (f randomSpecs) pickOne(of ...string) string { return of[f.rng.IntN(len(of))] }
+
+func (f randomSpecs) randomQuantity() resource.Quantity {
+	return resource.MustParse(f.pickOne("0", "1", "10m", "100Mi", "1Gi", "2Gi", "64", "1000Gi"))
+}
+
+func (f randomSpecs) randomResources() corev1.ResourceRequirements {
+	list := func() corev1.ResourceList {
+		all := corev1.ResourceList{}
+		for _, name := range []string{"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"} {
+			if f.rng.IntN(6) == 0 {
+				all[corev1.ResourceName(name)] = f.randomQuantity()
+			}
+		}
+		return all
+	}
+	return corev1.ResourceRequirements{Requests: list(), Limits: list()}
+}
+
+func (f randomSpecs) fillSession(spec *v1alpha1.AgenticSessionSpec) {
+	spec.Interactive = f.randomBool()
+	spec.Image = f.pickOne("", "", "runner:1", "other:1", "evil:1")
+	spec.EnvironmentVariables = maybe(f, map[string]v1alpha1.EnvironmentValue{
+		f.pickOne("A", "HTTPS_PROXY", "RUNNER_TYPE"): v1alpha1.EnvironmentValue(f.pickOne("", "$(HOME)", "\n", strings.Repeat("x", 9999))),
+	})
+	if f.rng.IntN(20) == 0 {
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{f.pickOne("PATH", "LD_PRELOAD", "AGENTIC_X"): "x"}
+	}
+	spec.SecretMounts = maybe(f, []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: f.pickOne("a", "b.c")}, MountPath: f.pickOne("", "/secrets/x")}})
+	spec.EnvFrom = maybe(f, []corev1.EnvFromSource{envFromSecret("a", f.pickOne("", "X_"), nil)})
+	spec.Resources = maybe(f, maybe(f, new(f.randomResources())))
+	workspace := &v1alpha1.WorkspaceClaim{Retention: v1alpha1.WorkspaceRetention(f.pickOne("", "Delete", "Retain"))}
+	workspace.Size = maybe(f, maybe(f, new(f.randomQuantity())))
+	spec.Workspace = maybe(f, workspace)
+	spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://git.example/b"}, AutoPush: f.randomBool()}}
+}
+
+func (f randomSpecs) fillRunner(spec *v1alpha1.SessionRunnerSpec) {
+	spec.Allowed.Images = []string{"other:1"}
+	spec.Allowed.Secrets = []v1alpha1.SessionSource{testbuilder.Source("a", "k", f.pickOne("l", "m.n", "B", "PATH")), testbuilder.Source("b.c")}
+	spec.ActivityLease = f.randomBool()
+	if f.randomBool() {
+		testbuilder.RunnerPod(spec).SecurityContext.RunAsUser, testbuilder.RunnerPod(spec).SecurityContext.RunAsGroup = new(int64(1+f.rng.IntN(99))), new(int64(1+f.rng.IntN(99)))
+	}
+	if f.randomBool() {
+		testbuilder.RunnerContainer(spec).Env = []corev1.EnvVar{{Name: f.pickOne("HTTPS_PROXY", "B", "HOME"), Value: "x"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}, Key: "b"},
+		}}}
+	}
+	if f.rng.IntN(4) == 0 {
+		testbuilder.RunnerContainer(spec).Resources = f.randomResources()
+		spec.Limits.MaxResources = f.randomResources().Limits
+	}
+	for i := range f.rng.IntN(4) {
+		sidecar := testbuilder.Sidecar(fmt.Sprintf("sidecar-%d", i), "x")
+		if f.randomBool() {
+			sidecar = testbuilder.SidecarWithWorkspace(sidecar.Name, "x")
+		}
+		weaken(&sidecar)
+		if f.rng.IntN(3) == 0 {
+			sidecar.Resources = f.randomResources()
+		}
+		sidecar.StartupProbe = maybe(f, &corev1.Probe{TerminationGracePeriodSeconds: new(int64(3600)), ProbeHandler: corev1.ProbeHandler{
+			HTTPGet:   maybe(f, &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}),
+			TCPSocket: maybe(f, &corev1.TCPSocketAction{Host: "10.0.0.1", Port: intstr.FromInt32(80)}),
+		}})
+		testbuilder.RunnerPod(spec).InitContainers = append(testbuilder.RunnerPod(spec).InitContainers, sidecar)
+	}
+	if f.randomBool() {
+		testbuilder.RunnerPod(spec).ServiceAccountName = f.pickOne("", "model-caller")
+		testbuilder.MountVolume(spec, "tokens", "/tokens", testbuilder.Tokens(corev1.ServiceAccountTokenProjection{
+			Audience: f.pickOne("cloud.example", "https://kubernetes.default.svc"), Path: "a",
+		}))
+	}
+	testbuilder.RunnerPod(spec).RuntimeClassName = maybe(f, new("gvisor"))
+	if f.randomBool() {
+		spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Repositories: []string{"git.example/**"}}
+		spec.Archive = []*v1alpha1.SessionArchive{nil, archiveInBucket, archiveInClaim}[f.rng.IntN(3)].DeepCopy()
+		spec.Model = &v1alpha1.SessionModel{Provider: f.pickOne("Anthropic", "OpenAI", "Google"), SecretRef: v1alpha1.LocalReference{Name: "provider"}}
+	}
+	pod := testbuilder.RunnerPod(spec)
+	pod.HostNetwork, pod.HostPID, pod.HostIPC, pod.ShareProcessNamespace, pod.AutomountServiceAccountToken = true, true, true, new(true), new(true)
+	pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.Sysctls = new(false), []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
+	pod.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+	weaken(&pod.Containers[0])
+}
+
+// Nor does it repeat questions, and each Pod is hardened, for any object and status.
+func FuzzDecideNeverPanics(f *testing.F) {
+	session := &v1alpha1.AgenticSession{}
+	session.Name, session.Spec.Prompt = "a", "b"
+	job := &batchv1.Job{}
+	for _, seed := range []v1alpha1.SessionPhase{"", v1alpha1.SessionRunning} {
+		session.Status.Phase = seed
+		session.Status.Attempt.JobName = "a-r1-a1"
+		object, err := json.Marshal(session)
+		require.NoError(f, err)
+		run, err := json.Marshal(job)
+		require.NoError(f, err)
+		f.Add(object, run, []byte(`{}`), int64(3))
+	}
+	f.Fuzz(func(t *testing.T, object, run, pod []byte, seconds int64) {
+		s, j, p := &v1alpha1.AgenticSession{}, &batchv1.Job{}, corev1.Pod{}
+		if json.Unmarshal(object, s) != nil || json.Unmarshal(run, j) != nil || json.Unmarshal(pod, &p) != nil {
+			return
+		}
+		in := Observation{Session: s, Runner: newTestRunner(), Jobs: []*batchv1.Job{j}, Pods: []corev1.Pod{p}, Now: time.Unix(seconds, 0)}
+		in.Answers = Answers{Jobs: map[string]*batchv1.Job{s.Status.Attempt.JobName: nil}, Listed: true}
+		decision := Decide(in)
+		require.True(t, decision.Question == nil, "the decision repeats an answered question")
+		if decision.CreateJob != nil {
+			checkHardened(t, 0, &decision.CreateJob.Spec.Template.Spec)
+		}
+	})
 }

@@ -16,71 +16,61 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
-	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 func TestParseResult(t *testing.T) {
-	cost := func(n v1alpha1.Number) *v1alpha1.Number { return &n }
-	for title, test := range map[string]struct {
-		message string
-		want    *RunnerResult
-		err     string
-	}{
-		"all fields": {
-			message: `{"summary": "done", "usage": {"input": 7, "tier": "a"}, "costUSD": 0.25, "sdkSessionId": "x"}` + "\n",
-			want: &RunnerResult{CostUSD: cost("0.25"), SessionResult: v1alpha1.SessionResult{
-				Summary: "done", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"input": 7, "tier": "a"}`)}, SDKSessionID: "x",
+	cost := func(n v1alpha1.Number) *RunnerResult { return &RunnerResult{CostUSD: &n} }
+	for message, want := range map[string]*RunnerResult{
+		`{"summary": "done", "usage": {"input": 7, "tier": "a"}, "costUSD": 0.25, "sdkSessionId": "x"}` + "\n": {
+			CostUSD:       new(v1alpha1.Number("0.25")),
+			SessionResult: v1alpha1.SessionResult{Summary: "done", Usage: &apiextensionsv1.JSON{Raw: []byte(`{"input": 7, "tier": "a"}`)}, SDKSessionID: "x"},
+		},
+		`{}`:                     {},
+		`{"later": 1}`:           {},
+		`{"usage": null}`:        {},
+		`{"costUSD": 0.1234567}`: cost("0.123457"),
+		`{"costUSD": 0}`:         cost("0"),
+		`{"costUSD": 100}`:       cost("100"),
+		`{"costUSD": 1e-3}`:      cost("0.001"),
+		`{"repositories": [{"name": "shop", "branch": "session/demo", "pushed": true, "pullRequestURL": "https://git.example/1", "new": 1}]}`: {
+			SessionResult: v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{
+				{Name: "shop", Branch: "session/demo", Pushed: true, PullRequestURL: "https://git.example/1"},
 			}},
 		},
-		"an empty object":                  {message: `{}`, want: &RunnerResult{}},
-		"an unknown field":                 {message: `{"later": 1}`, want: &RunnerResult{}},
-		"null usage":                       {message: `{"usage": null}`, want: &RunnerResult{}},
-		"a cost with many digits":          {message: `{"costUSD": 0.1234567}`, want: &RunnerResult{CostUSD: cost("0.123457")}},
-		"a cost of zero":                   {message: `{"costUSD": 0}`, want: &RunnerResult{CostUSD: cost("0")}},
-		"a whole cost":                     {message: `{"costUSD": 100}`, want: &RunnerResult{CostUSD: cost("100")}},
-		"a small cost":                     {message: `{"costUSD": 1e-3}`, want: &RunnerResult{CostUSD: cost("0.001")}},
-		"text":                             {message: `done`, err: "not a valid JSON object"},
-		"a list":                           {message: `[]`, err: "not a valid JSON object"},
-		"two objects":                      {message: `{} {}`, err: "data after its JSON object"},
-		"a summary that is a list":         {message: `{"summary": []}`, err: "not a valid JSON object"},
-		"a cost as text":                   {message: `{"costUSD": "a lot"}`, err: "not a valid JSON object"},
-		"a negative cost":                  {message: `{"costUSD": -1}`, err: "must be from 0"},
-		"an infinite cost":                 {message: `{"costUSD": 1e999999999}`, err: "must be from 0"},
-		"usage that is a number":           {message: `{"usage": 3}`, err: "usage is not a JSON object"},
-		"an sdkSessionId that is too long": {message: `{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`, err: "more than 256"},
-		"an sdkSessionId with NUL":         {message: `{"sdkSessionId": "a\u0000b"}`, err: "NUL"},
-		"an sdkSessionId that is a number": {message: `{"sdkSessionId": 7}`, err: "not a valid JSON object"},
-		"results of repositories": {
-			message: `{"repositories": [{"name": "shop", "branch": "session/demo", "pushed": true, "pullRequestURL": "https://git.example/1", "new": 1}]}`,
-			want: &RunnerResult{SessionResult: v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{
-				{Name: "shop", Branch: "session/demo", Pushed: true, PullRequestURL: "https://git.example/1"},
-			}}},
+		`{"transcript": {"location": "s3://a/b", "truncated": true, "new": 1}}`: {
+			SessionResult: v1alpha1.SessionResult{Transcript: &v1alpha1.ArchiveResult{Location: "s3://a/b", Truncated: true}},
 		},
-		"a transcript": {
-			message: `{"transcript": {"location": "s3://a/b", "truncated": true, "new": 1}}`,
-			want:    &RunnerResult{SessionResult: v1alpha1.SessionResult{Transcript: &v1alpha1.ArchiveResult{Location: "s3://a/b", Truncated: true}}},
-		},
-		"a long location":                {message: `{"transcript": {"location": "` + strings.Repeat("x", maxLocation+1) + `"}}`, err: "transcript.location is too long"},
-		"a repository twice":             {message: `{"repositories": [{"name": "a"}, {"name": "a"}]}`, err: "occurs twice"},
-		"a URL with a script":            {message: `{"repositories": [{"name": "a", "pullRequestURL": "javascript:alert(1)"}]}`, err: "is not an https:// URL"},
-		"repositories without a list":    {message: `{"repositories": {"name": "a"}}`, err: "not a valid JSON object"},
-		"a long commit":                  {message: `{"repositories": [{"name": "a", "commit": "` + strings.Repeat("c", 65) + `"}]}`, err: "is too long"},
-		"too many repositories":          {message: `{"repositories": [` + strings.Repeat(`{"name": ""},`, 16) + `{"name": "b"}]}`, err: "at most 16 are allowed"},
-		"a result that was cut off":      {message: `{"summary": "` + strings.Repeat("x", 4096-13), err: "cut off after 4096 bytes"},
-		"one of a Pod with 4 containers": {message: `{"summary": "` + strings.Repeat("x", 3072-13), err: "cut off after 3072 bytes"},
-		"a result that is too long":      {message: `{"summary": "` + strings.Repeat("x", 4096) + `"}`, err: "maximum is 4096"},
 	} {
-		t.Run(title, func(t *testing.T) {
-			got, err := ParseResult(test.message)
-			if test.err != "" {
-				require.True(t, err != nil && strings.Contains(err.Error(), test.err), "error %v, want: %s", err, test.err)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, test.want, got)
-		})
+		got, err := ParseResult(message)
+		require.True(t, err == nil, "%s: %v", message, err)
+		require.Equal(t, want, got)
+	}
+	for message, want := range map[string]string{
+		`done`:                     "not a valid JSON object",
+		`[]`:                       "not a valid JSON object",
+		`{} {}`:                    "data after its JSON object",
+		`{"summary": []}`:          "not a valid JSON object",
+		`{"costUSD": "a lot"}`:     "not a valid JSON object",
+		`{"costUSD": -1}`:          "must be from 0",
+		`{"costUSD": 1e999999999}`: "must be from 0",
+		`{"usage": 3}`:             "usage is not a JSON object",
+		`{"sdkSessionId": "` + strings.Repeat("x", 257) + `"}`:                           "more than 256",
+		`{"sdkSessionId": "a\u0000b"}`:                                                   "NUL",
+		`{"sdkSessionId": 7}`:                                                            "not a valid JSON object",
+		`{"transcript": {"location": "` + strings.Repeat("x", maxLocation+1) + `"}}`:     "transcript.location is too long",
+		`{"repositories": [{"name": "a"}, {"name": "a"}]}`:                               "occurs twice",
+		`{"repositories": [{"name": "a", "pullRequestURL": "javascript:alert(1)"}]}`:     "is not an https:// URL",
+		`{"repositories": {"name": "a"}}`:                                                "not a valid JSON object",
+		`{"repositories": [{"name": "a", "commit": "` + strings.Repeat("c", 65) + `"}]}`: "is too long",
+		`{"repositories": [` + strings.Repeat(`{"name": ""},`, 16) + `{"name": "b"}]}`:   "at most 16 are allowed",
+		`{"summary": "` + strings.Repeat("x", 4096-13):                                   "cut off after 4096 bytes",
+		`{"summary": "` + strings.Repeat("x", 3072-13):                                   "cut off after 3072 bytes", // of a Pod with 4 containers
+		`{"summary": "` + strings.Repeat("x", 4096) + `"}`:                               "maximum is 4096",
+	} {
+		_, err := ParseResult(message)
+		require.True(t, err != nil && strings.Contains(err.Error(), want), "%.80s: error %v, want: %s", message, err, want)
 	}
 }
 
@@ -115,27 +105,6 @@ func TestResultLimitDependsOnTheNumberOfContainers(t *testing.T) {
 			pod.InitContainers = append(pod.InitContainers, testbuilder.Sidecar("s"+strconv.Itoa(i), "s:1"))
 		}
 		require.Equal(t, want, s.startAttempt().runnerVariable("AGENTIC_RESULT_MAX_BYTES"))
-	}
-}
-
-func TestTheWorstReportOfARunnerIsItsCondition(t *testing.T) {
-	reported := decision.True(v1alpha1.ReasonReporting, "")
-	unknown := func(reason, message string) decision.State {
-		return decision.State{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
-	}
-	silent, free := unknown(v1alpha1.ReasonActivityUnknown, "no activity"), unknown(v1alpha1.ReasonCostUnknown, "no cost")
-	malformed := decision.False(v1alpha1.ReasonResultMalformed, "no JSON")
-	for title, row := range map[string]struct {
-		reports []decision.State
-		want    decision.State
-	}{
-		"all are there":              {[]decision.State{reported, reported}, reported},
-		"one is missing":             {[]decision.State{reported, silent}, silent},
-		"two are missing":            {[]decision.State{silent, reported, free}, unknown(v1alpha1.ReasonActivityUnknown, "no activity; no cost")},
-		"one is missing, one broken": {[]decision.State{silent, malformed}, malformed},
-	} {
-		got := runnerReporting(row.reports)
-		require.True(t, got == row.want, "%s: %+v, want %+v", title, got, row.want)
 	}
 }
 

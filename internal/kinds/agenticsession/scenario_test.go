@@ -90,6 +90,13 @@ func (s *scenario) decideAndRecord() Decision {
 	return Decision{}
 }
 
+// reconcile decides and records within a chain.
+func (s *scenario) reconcile() *scenario {
+	s.t.Helper()
+	s.decideAndRecord()
+	return s
+}
+
 func (s *scenario) applyObjects(decision *Decision) {
 	if decision.SetDeadline != nil {
 		for i, job := range s.Jobs {
@@ -141,32 +148,25 @@ func (s *scenario) answerQuestion(ask *Question) {
 	switch {
 	case ask.AllJobs:
 		s.Answers.Listed = true
-		return
 	case ask.Claim != "":
 		if s.Answers.Claims == nil {
 			s.Answers.Claims = map[string]*metav1.PartialObjectMetadata{}
 		}
 		s.Answers.Claims[ask.Claim] = s.claims[ask.Claim].DeepCopy()
-		return
 	case ask.Mounts != "":
-		s.Answers.Mounts = map[string][]corev1.Pod{ask.Mounts: nil}
-		for _, pod := range slices.Concat(s.Pods, s.otherPods) {
-			if MountsClaim(&pod, ask.Mounts) && !decision.HasPodEnded(&pod) {
-				s.Answers.Mounts[ask.Mounts] = append(s.Answers.Mounts[ask.Mounts], pod)
-			}
-		}
-		return
+		isOther := func(pod corev1.Pod) bool { return !MountsClaim(&pod, ask.Mounts) || decision.HasPodEnded(&pod) }
+		s.Answers.Mounts = map[string][]corev1.Pod{ask.Mounts: slices.DeleteFunc(slices.Concat(s.Pods, s.otherPods), isOther)}
 	case ask.Secret != "":
 		s.Answers.Secrets = map[string]bool{ask.Secret: !s.secretIsMissing}
-		return
-	}
-	if s.Answers.Jobs == nil {
-		s.Answers.Jobs = map[string]*batchv1.Job{}
-	}
-	s.Answers.Jobs[ask.JobName] = nil
-	for _, job := range s.Jobs {
-		if job.Name == ask.JobName {
-			s.Answers.Jobs[ask.JobName] = job
+	default:
+		if s.Answers.Jobs == nil {
+			s.Answers.Jobs = map[string]*batchv1.Job{}
+		}
+		s.Answers.Jobs[ask.JobName] = nil
+		for _, job := range s.Jobs {
+			if job.Name == ask.JobName {
+				s.Answers.Jobs[ask.JobName] = job
+			}
 		}
 	}
 }
@@ -210,9 +210,14 @@ func (s *scenario) createNetworkPolicies(decision Decision) {
 	}
 }
 
+// refuse lets the API server refuse the next object.
+func (s *scenario) refuse(class decision.Class) *scenario {
+	s.Refusal = &decision.Refusal{Class: class, Kind: "Pod", Message: "refused"}
+	return s
+}
+
 func (s *scenario) newestJob() *batchv1.Job { return s.Jobs[len(s.Jobs)-1] }
 
-// podSpec returns what the newest Job creates.
 func (s *scenario) podSpec() *corev1.PodSpec { return &s.newestJob().Spec.Template.Spec }
 
 // runnerVariable returns the value of a variable of the newest runner; empty if it has none.
@@ -226,9 +231,10 @@ func (s *scenario) runnerVariable(name string) string {
 
 func (s *scenario) newestPod() *corev1.Pod { return &s.Pods[len(s.Pods)-1] }
 
-func (s *scenario) deletePod() {
+func (s *scenario) deletePod() *scenario {
 	s.newestPod().DeletionGracePeriodSeconds = new(int64(GracePeriodSeconds))
 	s.newestPod().DeletionTimestamp = new(metav1.NewTime(s.Now.Add(gracePeriod)))
+	return s
 }
 
 func (s *scenario) newestRunnerStatus() *corev1.ContainerStatus {

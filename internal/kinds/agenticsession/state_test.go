@@ -9,10 +9,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 	"github.com/yardmaster/yardmaster/test/require"
+	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
 // The transitions in the state diagram of the package.
@@ -33,11 +36,11 @@ func TestPhaseTransitions(t *testing.T) {
 		s.updateSpec(requestNextRun).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 		require.Equal(t, "fix-r2-a1", s.Session.Status.Attempt.JobName)
 		require.True(t, s.Session.Status.CompletionTime == nil, "completionTime is still set")
+		s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "") // at once
+		s.wantCondition(v1alpha1.ConditionRunnerStarted, metav1.ConditionTrue, v1alpha1.ReasonRunnerStarted)
 	})
 	t.Run("Pending becomes Failed when the dry run is refused", func(t *testing.T) {
-		s := newScenario(t)
-		s.decideAndRecord()
-		s.Refusal = &decision.Refusal{Class: decision.PolicyDenied, Kind: "Pod", Message: "violates PodSecurity"}
+		s := newScenario(t).reconcile().refuse(decision.PolicyDenied)
 		require.True(t, s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonPodRejected).CreateJob == nil, "the refused Job is created")
 		s.wantEvent(v1alpha1.EventPodRejected)
 	})
@@ -50,11 +53,9 @@ func TestPhaseTransitions(t *testing.T) {
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonRunnerNotFound)
 	})
 	t.Run("Pending waits for a quota without a limit", func(t *testing.T) {
-		s := newScenario(t)
-		s.decideAndRecord()
+		s := newScenario(t).reconcile()
 		for range 5 {
-			s.Refusal = &decision.Refusal{Class: decision.QuotaExceeded, Kind: "Pod", Message: "exceeded quota"}
-			s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQuotaExceeded)
+			s.refuse(decision.QuotaExceeded).advanceClock(time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQuotaExceeded)
 		}
 		s.startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
@@ -62,57 +63,45 @@ func TestPhaseTransitions(t *testing.T) {
 		decision.ServiceAccountMissing: v1alpha1.ReasonServiceAccountNotFound, decision.AlreadyExists: v1alpha1.ReasonNameTaken,
 	} {
 		t.Run("Pending waits with "+reason+" until startupTimeout, and tries again", func(t *testing.T) {
-			s := newScenario(t)
-			s.decideAndRecord()
-			refusal := &decision.Refusal{Class: class, Kind: "Secret", Message: "refused"}
-			s.Refusal = refusal
+			s := newScenario(t).reconcile().refuse(class)
 			d := s.wantPhase(v1alpha1.SessionPending, reason)
 			require.True(t, d.CreateJob == nil && len(d.ApplyObjects) == 0, "the session creates objects after the refusal")
 			if class == decision.AlreadyExists {
 				s.wantEvent(v1alpha1.EventNameTaken)
 			}
 			require.True(t, s.advanceClock(time.Minute).wantPhase(v1alpha1.SessionPending, reason).CreateJob != nil, "the attempt is not tried again")
-			s.Refusal = refusal
-			s.advanceClock(600*time.Second).wantPhase(v1alpha1.SessionFailed, reason)
+			s.refuse(class).advanceClock(600*time.Second).wantPhase(v1alpha1.SessionFailed, reason)
 		})
 	}
-	t.Run("Creating becomes Completed when the runner exits at once", func(t *testing.T) {
-		s := newScenario(t).startAttempt().exitRunner(0, "")
-		s.wantPhase(v1alpha1.SessionCompleted, "")
-		s.wantCondition(v1alpha1.ConditionRunnerStarted, metav1.ConditionTrue, v1alpha1.ReasonRunnerStarted)
-	})
-	for waiting, reason := range map[string]string{
-		"ImagePullBackOff": v1alpha1.ReasonImagePull, "CreateContainerConfigError": v1alpha1.ReasonConfigError, "ContainerCreating": v1alpha1.ReasonConfigError,
-	} {
-		t.Run("Creating becomes Failed when "+waiting+" lasts longer than startupTimeout", func(t *testing.T) {
-			s, before := newScenario(t).startAttempt().setWaitingReason(waiting), reason
-			if waiting == "ContainerCreating" { // every container waits for a moment; here, the node cannot prepare the Pod
-				s.blockPodStartup()
-				before = v1alpha1.ReasonCreating
-			}
+	check := func(title string, prepare func(s *scenario), before, failure string) { // failure is empty if it waits without a limit
+		t.Run("Creating "+title, func(t *testing.T) {
+			s := newScenario(t).startAttempt()
+			prepare(s)
 			s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionCreating, before)
-			d := s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, reason)
+			if failure == "" {
+				s.advanceClock(240*time.Hour).wantPhase(v1alpha1.SessionCreating, before)
+				return
+			}
+			d := s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, failure)
 			require.True(t, len(d.DeleteJobs) == 1, "the Job is not deleted")
 			s.markJobDeleted().updateSpec(requestNextRun).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonPreviousJobRunning)
 			s.removeJobAndPod().startAttempt()
 		})
 	}
-	t.Run("Creating waits for the pull of a large image", func(t *testing.T) {
-		s := newScenario(t).startAttempt().blockPodStartup()
-		s.newestPod().Status.Conditions[0].Status = corev1.ConditionTrue
-		s.setWaitingReason("ContainerCreating").advanceClock(3*time.Hour).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonCreating)
-	})
-	t.Run("Creating does not count the time that the Pod waits for a node", func(t *testing.T) {
-		s := newScenario(t).startAttempt()
+	for waiting, reason := range map[string]string{"ImagePullBackOff": v1alpha1.ReasonImagePull, "CreateContainerConfigError": v1alpha1.ReasonConfigError} {
+		check("becomes Failed when "+waiting+" lasts longer than startupTimeout", func(s *scenario) { s.setWaitingReason(waiting) }, reason, reason)
+	}
+	check("becomes Failed when its node cannot prepare the Pod", func(s *scenario) { s.blockPodStartup() }, v1alpha1.ReasonCreating, v1alpha1.ReasonConfigError)
+	check("waits for the pull of a large image", func(s *scenario) {
+		s.blockPodStartup().newestPod().Status.Conditions[0].Status = corev1.ConditionTrue
+	}, v1alpha1.ReasonCreating, "")
+	check("does not count the time that the Pod waits for a node", func(s *scenario) {
 		s.advanceClock(3 * time.Hour).setWaitingReason("ErrImagePull")
 		s.newestPod().Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.Now)}}
-		s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)
-		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonImagePull)
-	})
-	t.Run("Creating waits without a limit with startupTimeout 0", func(t *testing.T) {
-		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = seconds(0) }).startAttempt().setWaitingReason("ErrImagePull")
-		s.advanceClock(240*time.Hour).wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonImagePull)
-	})
+	}, v1alpha1.ReasonImagePull, v1alpha1.ReasonImagePull)
+	check("waits without a limit with startupTimeout 0", func(s *scenario) {
+		s.updateSpec(func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = seconds(0) }).setWaitingReason("ErrImagePull")
+	}, v1alpha1.ReasonImagePull, "")
 	t.Run("Stopping becomes Stopped with the result of a Pod that was already deleted", func(t *testing.T) {
 		s := newRunningScenario(t)
 		s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopping, "")
@@ -127,8 +116,7 @@ func TestPhaseTransitions(t *testing.T) {
 		require.True(t, len(s.updateSpec(suspend).wantPhase(v1alpha1.SessionStopping, "").DeleteJobs) == 1, "its Job is not deleted")
 		s.wantEvent(v1alpha1.EventStopping)
 		d := s.markJobDeleted().advanceClock(gracePeriod+stuckPodDelay-time.Second).wantPhase(v1alpha1.SessionStopping, "")
-		require.True(t, len(d.DeleteJobs) == 0 && d.RequeueAfter == time.Second,
-			"Jobs %v are deleted, requeued after %s, want none after 1s", d.DeleteJobs, d.RequeueAfter)
+		require.True(t, len(d.DeleteJobs) == 0 && d.RequeueAfter == time.Second, "Jobs %v are deleted, requeued after %s", d.DeleteJobs, d.RequeueAfter)
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionStopping, "")
 		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded)
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
@@ -136,14 +124,8 @@ func TestPhaseTransitions(t *testing.T) {
 		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 	})
 	t.Run("Running becomes Stopping after inactivityTimeout, and stays Stopped", func(t *testing.T) {
-		s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(60) })
-		s.Runner.Spec.ActivityLease = true
-		s.startAttempt().startRunner()
-		s.wantPhase(v1alpha1.SessionRunning, "")
-		s.advanceClock(time.Minute)
-		s.Activity = &Activity{RenewTime: s.Now, ObservedTime: s.Now.Add(-30 * time.Second)}
-		require.Equal(t, 30*time.Second, s.wantPhase(v1alpha1.SessionRunning, "").RequeueAfter)
-		s.advanceClock(30*time.Second).wantPhase(v1alpha1.SessionStopping, "")
+		s := newIdleScenario(t)
+		s.renew(s.Now).wantStoppedWhenIdleFor(10 * time.Minute)
 		s.wantEvent(v1alpha1.EventInactivityTimeout)
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionStopped, "")
@@ -151,9 +133,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.updateSpec(resume).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 	})
 	t.Run("Running becomes Stopping when an interactive runner reports that its run is finished", func(t *testing.T) {
-		s := newScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.StopOnRunFinished = true })
-		s.Runner.Spec.ActivityLease = true
-		s.startAttempt().startRunner()
+		s := newReportingScenario(t, setInteractive, func(spec *v1alpha1.AgenticSessionSpec) { spec.StopOnRunFinished = true })
 		s.Activity = &Activity{FinishedJob: "fix-r1-a0"}
 		s.wantPhase(v1alpha1.SessionRunning, "")
 		s.Activity = &Activity{FinishedJob: "fix-r1-a1"}
@@ -164,8 +144,7 @@ func TestPhaseTransitions(t *testing.T) {
 	})
 	t.Run("a stop is completed before the session resumes", func(t *testing.T) {
 		s := newScenario(t).startAttempt().startRunner()
-		s.updateSpec(suspend).decideAndRecord()
-		s.markJobDeleted().updateSpec(resume).wantPhase(v1alpha1.SessionStopping, "")
+		s.updateSpec(suspend).reconcile().markJobDeleted().updateSpec(resume).wantPhase(v1alpha1.SessionStopping, "")
 		s.removeJobAndPod().startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 		require.Equal(t, "fix-r1-a2", s.Session.Status.Attempt.JobName)
 	})
@@ -190,82 +169,56 @@ func TestPhaseTransitions(t *testing.T) {
 
 // The ends that runnerEnds does not have.
 func TestRunFailureReasons(t *testing.T) {
-	for title, test := range map[string]struct {
-		change func(s *scenario)
-		phase  v1alpha1.SessionPhase
-		reason string
-		code   *int32
-	}{
-		"the deadline is exceeded and the runner exits with 0": {func(s *scenario) {
-			s.exitRunner(0, "")
-			s.newestJob().Status.Conditions[0] = batchv1.JobCondition{
-				Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(s.Now),
-			}
-		}, v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded, new(int32(0))},
-		"the Pod is evicted": {func(s *scenario) {
-			s.newestPod().Status.Reason, s.newestPod().Status.ContainerStatuses = "Evicted", nil
-			s.endJob(batchv1.JobFailed, "")
-		}, v1alpha1.SessionFailed, v1alpha1.ReasonEvicted, nil},
-		"the node is drained and the runner exits with 0": {func(s *scenario) {
-			s.disrupt("EvictionByEvictionAPI").exitRunner(0, "")
-			s.newestJob().Status.Conditions[0].Type = batchv1.JobFailed
-		}, v1alpha1.SessionFailed, v1alpha1.ReasonEvicted, new(int32(0))},
-		"the node is lost": {func(s *scenario) {
-			s.disrupt("DeletionByTaintManager").endJob(batchv1.JobFailed, "")
-		}, v1alpha1.SessionFailed, v1alpha1.ReasonPodLost, nil},
-		"a user deletes the Pod, and its node does not answer": {func(s *scenario) {
-			s.deletePod()
-			s.endJob(batchv1.JobFailed, "")
-		}, v1alpha1.SessionFailed, v1alpha1.ReasonPodDeleted, nil},
-		"a user deletes the Pod after its runner failed": {func(s *scenario) {
-			s.exitRunner(7, "")
-			s.advanceClock(time.Second)
-			s.deletePod()
-		}, v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError, new(int32(7))},
-		"a sidecar fails after the runner succeeded": {func(s *scenario) {
-			s.exitRunner(0, "")
-			s.newestJob().Status.Conditions[0].Type = batchv1.JobFailed
-			s.newestPod().Status.InitContainerStatuses = []corev1.ContainerStatus{{
-				Name: "proxy", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-			}}
-		}, v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted, new(int32(0))},
-		"the Job counts a failure but has not ended": {
-			func(s *scenario) { s.newestJob().Status.Failed = 1 }, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil,
-		},
-		"the Job will fail but its Pod still runs": {
-			func(s *scenario) { s.endJob(batchv1.JobFailureTarget, "") }, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil,
-		},
-		"a Pod of an earlier Job with the same name failed": {func(s *scenario) {
-			other := s.newestPod().DeepCopy()
-			other.CreationTimestamp = metav1.NewTime(s.Now.Add(time.Hour))
-			other.OwnerReferences[0].UID = "older"
-			other.Status.Reason = "Evicted"
-			s.Pods = append(s.Pods, *other)
-		}, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil},
-	} {
+	check := func(title string, change func(s *scenario), phase v1alpha1.SessionPhase, reason string, code *int32) {
 		t.Run(title, func(t *testing.T) {
 			s := newRunningScenario(t)
 			s.advanceClock(time.Minute)
-			test.change(s)
-			s.wantPhase(test.phase, test.reason)
-			if len(s.Session.Status.Attempts) == 0 {
-				return
+			change(s)
+			s.wantPhase(phase, reason)
+			for _, attempt := range s.Session.Status.Attempts {
+				require.Equal(t, code, attempt.ExitCode)
 			}
-			require.Equal(t, test.code, s.Session.Status.Attempts[0].ExitCode)
 		})
 	}
+	check("the deadline is exceeded and the runner exits with 0", func(s *scenario) {
+		s.exitRunner(0, "")
+		s.newestJob().Status.Conditions[0] = batchv1.JobCondition{
+			Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(s.Now),
+		}
+	}, v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded, new(int32(0)))
+	check("the Pod is evicted", func(s *scenario) {
+		s.newestPod().Status.Reason, s.newestPod().Status.ContainerStatuses = "Evicted", nil
+		s.endJob(batchv1.JobFailed, "")
+	}, v1alpha1.SessionFailed, v1alpha1.ReasonEvicted, nil)
+	check("the node is drained and the runner exits with 0", func(s *scenario) {
+		s.disrupt("EvictionByEvictionAPI").exitRunner(0, "")
+		s.newestJob().Status.Conditions[0].Type = batchv1.JobFailed
+	}, v1alpha1.SessionFailed, v1alpha1.ReasonEvicted, new(int32(0)))
+	check("the node is lost", func(s *scenario) { s.disrupt("DeletionByTaintManager").endJob(batchv1.JobFailed, "") }, v1alpha1.SessionFailed, v1alpha1.ReasonPodLost, nil)
+	check("a user deletes the Pod, and its node does not answer", func(s *scenario) { s.deletePod().endJob(batchv1.JobFailed, "") }, v1alpha1.SessionFailed, v1alpha1.ReasonPodDeleted, nil)
+	check("a user deletes the Pod after its runner failed", func(s *scenario) { s.exitRunner(7, "").advanceClock(time.Second).deletePod() }, v1alpha1.SessionFailed, v1alpha1.ReasonExitedWithError, new(int32(7)))
+	check("a sidecar fails after the runner succeeded", func(s *scenario) {
+		s.exitRunner(0, "")
+		s.newestJob().Status.Conditions[0].Type = batchv1.JobFailed
+		s.newestPod().Status.InitContainerStatuses = []corev1.ContainerStatus{{
+			Name: "proxy", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		}}
+	}, v1alpha1.SessionCompleted, v1alpha1.ReasonCompleted, new(int32(0)))
+	check("the Job counts a failure but has not ended", func(s *scenario) { s.newestJob().Status.Failed = 1 }, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil)
+	check("the Job will fail but its Pod still runs", func(s *scenario) { s.endJob(batchv1.JobFailureTarget, "") }, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil)
+	check("a Pod of an earlier Job with the same name failed", func(s *scenario) {
+		other := s.newestPod().DeepCopy()
+		other.CreationTimestamp = metav1.NewTime(s.Now.Add(time.Hour))
+		other.OwnerReferences[0].UID = "older"
+		other.Status.Reason = "Evicted"
+		s.Pods = append(s.Pods, *other)
+	}, v1alpha1.SessionRunning, v1alpha1.ReasonRunning, nil)
 }
 
 func TestRaceOfStopAndOutcome(t *testing.T) {
-	t.Run("an outcome before the stop wins", func(t *testing.T) {
-		s := newRunningScenario(t)
-		s.advanceClock(time.Minute).exitRunner(0, "").updateSpec(suspend).wantPhase(v1alpha1.SessionCompleted, "")
-	})
-	t.Run("an outcome before the deletion of the Job wins over a recorded stop", func(t *testing.T) {
-		s := newScenario(t).startAttempt().startRunner()
-		s.advanceClock(time.Minute).updateSpec(suspend).decideAndRecord()
-		s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "") // the deletion failed, because the Job had changed
-	})
+	newRunningScenario(t).advanceClock(time.Minute).exitRunner(0, "").updateSpec(suspend).wantPhase(v1alpha1.SessionCompleted, "")
+	// An outcome before the deletion of the Job wins over a recorded stop: the deletion failed, because the Job had changed.
+	newRunningScenario(t).advanceClock(time.Minute).updateSpec(suspend).reconcile().exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 	for _, delay := range []time.Duration{0, 3 * time.Second} {
 		t.Run("a stop wins over the exit code of a runner that ends "+delay.String()+" later, and its result is kept", func(t *testing.T) {
 			s := newScenario(t).startAttempt().startRunner()
@@ -292,132 +245,141 @@ func TestInteractiveSessionRunsAndServesWhenItsRunnerIsReady(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionServing, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotReady)
 }
 
-// runnerEnds are the ends of a runner that started.
-var runnerEnds = map[string]struct {
-	end    func(s *scenario, message string)
-	reason string
-}{
-	"is evicted": {func(s *scenario, message string) { s.disrupt("EvictionByEvictionAPI").exitRunner(143, message) }, v1alpha1.ReasonEvicted},
-	"is killed for its memory": {func(s *scenario, message string) {
+// runnerEnds are the ends of a runner that started, by their reasons.
+var runnerEnds = map[string]func(s *scenario, message string){
+	v1alpha1.ReasonEvicted: func(s *scenario, message string) { s.disrupt("EvictionByEvictionAPI").exitRunner(143, message) },
+	v1alpha1.ReasonOOMKilled: func(s *scenario, message string) {
 		s.exitRunner(137, message).newestRunnerStatus().State.Terminated.Reason = v1alpha1.ReasonOOMKilled
-	}, v1alpha1.ReasonOOMKilled},
-	"exceeds its deadline": {func(s *scenario, message string) {
+	},
+	v1alpha1.ReasonDeadlineExceeded: func(s *scenario, message string) {
 		s.exitRunner(143, message).newestJob().Status.Conditions[0].Reason = batchv1.JobReasonDeadlineExceeded
-	}, v1alpha1.ReasonDeadlineExceeded},
-	"is deleted": {func(s *scenario, message string) {
-		s.deletePod()
-		s.exitRunner(143, message)
-	}, v1alpha1.ReasonPodDeleted},
-	"fails":     {func(s *scenario, message string) { s.exitRunner(7, message) }, v1alpha1.ReasonExitedWithError},
-	"completes": {func(s *scenario, message string) { s.exitRunner(0, message) }, v1alpha1.ReasonCompleted},
+	},
+	v1alpha1.ReasonPodDeleted:      func(s *scenario, message string) { s.deletePod().exitRunner(143, message) },
+	v1alpha1.ReasonExitedWithError: func(s *scenario, message string) { s.exitRunner(7, message) },
+	v1alpha1.ReasonCompleted:       func(s *scenario, message string) { s.exitRunner(0, message) },
 }
 
-// The cache may show the end of a Job before that of its Pod, and before the handler of deletions has remembered its Pod.
+// The cache may show the end of a Job before that of its Pod, and before the handler of deletions has remembered its Pod. Whatever ends
+// a runner, the failure carries what the agent or git said last.
 func TestTheEndOfAPodCountsIfItArrivesSoonAfterTheEndOfItsJob(t *testing.T) {
-	for runner, e := range runnerEnds {
-		for _, delay := range []time.Duration{0, time.Second, maxPodLag - time.Second, maxPodLag, time.Hour} {
-			for _, isDeleted := range []bool{true, false} {
-				t.Run(fmt.Sprintf("the runner %s, its Pod ends after %s, deleted %v", runner, delay, isDeleted), func(t *testing.T) {
-					s := newRunningScenario(t)
-					before := *s.newestPod().DeepCopy()
-					e.end(s, "")
-					pods := s.Pods
-					want, wantExitCode := e.reason, true
-					if delay > 0 {
-						if s.Pods = nil; !isDeleted {
-							s.Pods = []corev1.Pod{before}
-						}
-						after := s.wantPhase(v1alpha1.SessionRunning, "").RequeueAfter
-						require.True(t, after > 0 && after <= maxPodLag, "decides again after %s", after)
-						s.advanceClock(delay)
-					}
-					if delay < maxPodLag {
-						if s.Pods = pods; isDeleted {
-							s.DeletedPod = pods[0].UID
-						}
-					} else if wantExitCode = false; want != v1alpha1.ReasonCompleted && want != v1alpha1.ReasonDeadlineExceeded { // the Job says the others
-						want = v1alpha1.ReasonPodLost
-					}
-					s.decideAndRecord()
-					attempts := s.Session.Status.Attempts
-					require.True(t, len(attempts) == 1 && attempts[0].Reason == want && (attempts[0].ExitCode != nil) == wantExitCode,
-						"%+v, want %s", attempts, want)
-				})
-			}
-		}
-	}
-}
-
-// Whatever ends a runner, the message carries what the agent or git said last.
-func TestAFailureCarriesTheLastMessageOfTheRunner(t *testing.T) {
-	for runner, e := range runnerEnds {
-		for _, message := range []string{"", "cloning shop: no space left", `{"summary": "cloning shop: no space left"}`} {
-			t.Run(fmt.Sprintf("the runner %s after %q", runner, message), func(t *testing.T) {
-				s := newRunningScenario(t)
-				e.end(s, message)
-				s.decideAndRecord()
-				attempt, condition := s.Session.Status.Attempts[0], s.findCondition(v1alpha1.ConditionSucceeded)
-				wants := message != "" && e.reason != v1alpha1.ReasonCompleted
-				for _, got := range []string{attempt.Message, condition.Message} {
-					require.True(t, attempt.Reason == e.reason && strings.HasSuffix(got, ": cloning shop: no space left") == wants,
-						"%s: %q", attempt.Reason, got)
-				}
-			})
-		}
-	}
-}
-
-// Only the time of the runner counts: its sidecars push and archive after it.
-func TestTimeCountsUntilTheEndOfTheRunner(t *testing.T) {
-	for title, test := range map[string]struct {
-		finished, want time.Duration
-	}{"before its Job": {40 * time.Second, 40 * time.Second}, "after its Job, on a wrong clock": {time.Hour, 100 * time.Second}, "at no time that is known": {0, 100 * time.Second}} {
-		t.Run(title, func(t *testing.T) {
+	check := func(reason string, end func(s *scenario, message string), message string, delay time.Duration, isDeleted bool) {
+		t.Run(fmt.Sprintf("%s after %q, the Pod ends after %s, deleted %v", reason, message, delay, isDeleted), func(t *testing.T) {
 			s := newRunningScenario(t)
-			s.advanceClock(100*time.Second).exitRunner(0, "")
-			finished := &s.newestRunnerStatus().State.Terminated.FinishedAt
-			if *finished = (metav1.Time{}); test.finished != 0 {
-				*finished = metav1.NewTime(testStartTime.Add(test.finished))
+			before := *s.newestPod().DeepCopy()
+			end(s, message)
+			pods := s.Pods
+			if delay > 0 {
+				if s.Pods = nil; !isDeleted {
+					s.Pods = []corev1.Pod{before}
+				}
+				after := s.wantPhase(v1alpha1.SessionRunning, "").RequeueAfter
+				require.True(t, after > 0 && after <= maxPodLag, "decides again after %s", after)
+				s.advanceClock(delay)
 			}
-			s.wantPhase(v1alpha1.SessionCompleted, "")
-			s.wantActiveSeconds(test.want.Seconds())
+			isInTime := delay < maxPodLag
+			if isInTime {
+				if s.Pods = pods; isDeleted {
+					s.DeletedPod = pods[0].UID
+				}
+			} else if reason != v1alpha1.ReasonCompleted && reason != v1alpha1.ReasonDeadlineExceeded { // the Job says the others
+				reason = v1alpha1.ReasonPodLost
+			}
+			attempts := s.reconcile().Session.Status.Attempts
+			require.True(t, len(attempts) == 1 && attempts[0].Reason == reason && (attempts[0].ExitCode != nil) == isInTime, "%+v", attempts)
+			wantsMessage := isInTime && message != "" && reason != v1alpha1.ReasonCompleted
+			for _, got := range []string{attempts[0].Message, s.findCondition(v1alpha1.ConditionSucceeded).Message} {
+				require.True(t, strings.HasSuffix(got, ": cloning shop: no space left") == wantsMessage, "%q", got)
+			}
 		})
+	}
+	for reason, end := range runnerEnds {
+		for _, message := range []string{"", "cloning shop: no space left", `{"summary": "cloning shop: no space left"}`} {
+			for _, delay := range []time.Duration{0, time.Second, maxPodLag - time.Second, maxPodLag, time.Hour} {
+				check(reason, end, message, delay, true)
+				check(reason, end, message, delay, false)
+			}
+		}
 	}
 }
 
 // A Pod may have run while no operator did. Its cost is then what it could be, and not zero.
 func TestAnAttemptThatNobodySawStartCostsTheRestOfTheBudget(t *testing.T) {
-	for title, test := range map[string]struct {
-		prepare func(*scenario)
-		want    v1alpha1.Number
-	}{
-		"its Job is deleted": {func(*scenario) {}, "3"},
-		"it stops now":       {func(s *scenario) { s.updateSpec(suspend).decideAndRecord() }, "unknown"}, // its Pod would be remembered
-		"it has stopped for an hour": {func(s *scenario) {
-			s.updateSpec(suspend).decideAndRecord()
-			s.advanceClock(time.Hour)
-		}, "3"},
-		"it was never created": {func(s *scenario) {
-			s.Session.Status.Attempt.JobUID = ""
-			s.Jobs = nil
-			s.updateSpec(suspend)
-		}, "unknown"},
-	} {
+	check := func(title string, prepare func(*scenario), want v1alpha1.Number) {
 		t.Run(title, func(t *testing.T) {
 			s := setModel(newScenario(t, withMaxCost("3"))).startAttempt()
 			s.newestJob().Status.StartTime, s.Pods = nil, nil
 			s.decideAndRecord()
-			test.prepare(s)
+			prepare(s)
 			s.Jobs = nil
-			s.decideAndRecord()
-			s.wantTotalCost(test.want)
+			s.reconcile().wantTotalCost(want)
 		})
 	}
+	check("its Job is deleted", func(*scenario) {}, "3")
+	check("it stops now", func(s *scenario) { s.updateSpec(suspend).decideAndRecord() }, "unknown") // its Pod would be remembered
+	check("it has stopped for an hour", func(s *scenario) { s.updateSpec(suspend).reconcile().advanceClock(time.Hour) }, "3")
+	check("it was never created", func(s *scenario) {
+		s.Session.Status.Attempt.JobUID = ""
+		s.Jobs = nil
+		s.updateSpec(suspend)
+	}, "unknown")
 }
 
-// The cost of an attempt counts once, also if the next run, which starts in the same decision, has no budget.
-func TestTheCostOfARunBeforeARefusedRunCountsOnce(t *testing.T) {
-	s := newRunningScenario(t, withMaxCost("1"))
-	s.exitRunner(0, `{"costUSD": 2}`).updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonBudgetExceeded)
-	s.wantTotalCost("2")
+// The rows for AgenticSession in docs/conditions.md.
+func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
+	// state is the statuses of Ready, Reconciling and Stalled, and what kstatus makes of them.
+	type state struct {
+		ready, reconciling, stalled metav1.ConditionStatus
+		kstatus                     status.Status
+	}
+	waits := state{metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionFalse, status.InProgressStatus}
+	fails := state{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionTrue, status.FailedStatus}
+	works := state{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionFalse, status.CurrentStatus}
+	stopped := state{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionFalse, status.InProgressStatus}
+	check := func(title string, want state, reason string, prepare func(s *scenario)) {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t)
+			s.Session.Status.ObservedGeneration = -1 // the CRD's default
+			kstatustest.AssertKstatus(t, s.Session, status.InProgressStatus)
+			prepare(s)
+			s.decideAndRecord()
+			kstatustest.AssertKstatus(t, s.Session, want.kstatus)
+			s.wantCondition(v1alpha1.ConditionReady, want.ready, reason)
+			s.wantCondition(v1alpha1.ConditionReconciling, want.reconciling, reason)
+			s.wantCondition(v1alpha1.ConditionStalled, want.stalled, reason)
+		})
+	}
+	check("creates its first Job", waits, v1alpha1.ReasonWaiting, func(*scenario) {})
+	check("waits for its SessionRunner", waits, v1alpha1.ReasonRunnerNotFound, func(s *scenario) { s.Runner = nil })
+	check("is not protected by the admission policies", waits, v1alpha1.ReasonUnprotected, func(s *scenario) { s.Unprotected = "a does not exist" })
+	check("waits for its parent", waits, v1alpha1.ReasonParentNotFinished, func(s *scenario) {
+		*s = *newContinuingScenario(s.t)
+		s.Parent.Status.Phase = v1alpha1.SessionRunning
+	})
+	check("waits for a quota", waits, v1alpha1.ReasonQuotaExceeded, func(s *scenario) { s.reconcile().refuse(decision.QuotaExceeded) })
+	check("another object has a name that it needs", fails, v1alpha1.ReasonNameTaken, func(s *scenario) { s.reconcile().refuse(decision.AlreadyExists) })
+	check("is not allowed by its SessionRunner", fails, v1alpha1.ReasonNotAllowed, func(s *scenario) { s.Session.Spec.Image = "other:1" })
+	check("has an image that a Policy does not allow", fails, v1alpha1.ReasonImageNotAllowed, func(s *scenario) {
+		s.Policies = testbuilder.AllowImages("registry.example/*")
+	})
+	check("waits for its Pod", waits, v1alpha1.ReasonCreating, func(s *scenario) { s.startAttempt() })
+	check("waits for an image", waits, v1alpha1.ReasonImagePull, func(s *scenario) { s.startAttempt().setWaitingReason("ErrImagePull") })
+	check("runs", works, v1alpha1.ReasonRunning, func(s *scenario) { s.startAttempt().startRunner() })
+	check("stops", waits, v1alpha1.ReasonStopping, func(s *scenario) { s.startAttempt().startRunner().updateSpec(suspend) })
+	check("stopped", stopped, v1alpha1.ReasonStopped, func(s *scenario) { s.updateSpec(suspend) })
+	check("waits until other sessions end", waits, v1alpha1.ReasonQueued, func(s *scenario) { *s = *newWaitingScenario(s.t) })
+	check("its Job waits in a queue", waits, v1alpha1.ReasonQueued, func(s *scenario) { *s = *newQueuedScenario(s.t) })
+	check("another client suspended its Job", waits, v1alpha1.ReasonJobSuspended, func(s *scenario) {
+		s.startAttempt().startRunner().reconcile().suspendJob().stopSuspendedPod()
+	})
+	check("its cost reached the limit", fails, v1alpha1.ReasonBudgetExceeded, func(s *scenario) {
+		*s = *newReportingScenario(s.t, withMaxCost("1"))
+		s.reportCost("1").wantPhase(v1alpha1.SessionStopping, "")
+		s.removeJobAndPod()
+	})
+	check("waits for a retry", waits, v1alpha1.ReasonRetrying, func(s *scenario) { s.updateSpec(withRetryLimit(1)).startAttempt().exitRunner(1, "") })
+	check("completed", works, v1alpha1.ReasonCompleted, func(s *scenario) { s.startAttempt().exitRunner(0, "") })
+	check("failed", fails, v1alpha1.ReasonExitedWithError, func(s *scenario) { s.startAttempt().exitRunner(1, "") })
+	check("exceeded its deadline", fails, v1alpha1.ReasonDeadlineExceeded, func(s *scenario) {
+		s.startAttempt().advanceClock(time.Hour).endJob(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)
+	})
 }

@@ -1,6 +1,7 @@
 package agenticsession
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,8 +59,7 @@ func TestWaitingSessionDoesNotStartWhileAPodMountsItsWorkspace(t *testing.T) {
 			change(&pod)
 			s.otherPods = []corev1.Pod{newPodThatMounts("elsewhere", "another"), pod}
 			decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
-			require.True(t, decision.CreateJob == nil && s.Session.Status.Attempt.JobName == "",
-				"the session has Job %q", s.Session.Status.Attempt.JobName)
+			require.True(t, decision.CreateJob == nil && s.Session.Status.Attempt.JobName == "", "it starts: %+v", decision)
 			isWatched := pod.Labels[LabelSession] != ""
 			require.True(t, (decision.RequeueAfter == 0) == isWatched, "the session is reconciled again after %s", decision.RequeueAfter)
 			s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
@@ -71,23 +71,16 @@ func TestWaitingSessionDoesNotStartWhileAPodMountsItsWorkspace(t *testing.T) {
 
 func TestPodRunsOnlyWhenItsWorkspaceIsReservedForIt(t *testing.T) {
 	s := newScenario(t, setPersistent).startAttempt()
-	require.True(t, isGated(s.newestPod()) && !isGated(newScenario(t).startAttempt().newestPod()),
-		"the Pod has no gate, or that of an ephemeral workspace has one")
-	t.Run("another Pod runs", func(t *testing.T) {
-		s.otherPods = []corev1.Pod{newPodThatMounts("user", "fix-workspace")}
-		require.True(t, s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse).ReserveWorkspace == nil, "the workspace is reserved")
-	})
-	t.Run("another Pod for which it is reserved still waits at its gate", func(*testing.T) {
-		s.otherPods[0].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
-		s.claims["fix-workspace"].Annotations = map[string]string{AnnotationWorkspacePod: string(s.otherPods[0].UID)}
-		s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse)
-	})
-	t.Run("another Pod waits at its gate", func(t *testing.T) {
-		s.claims["fix-workspace"].Annotations = nil
-		decision := s.wantPhase(v1alpha1.SessionCreating, "")
-		r := decision.ReserveWorkspace
-		require.True(t, r != nil && r.Pod.UID == s.newestPod().UID && r.Claim.UID == s.Session.Status.Workspace.UID, "%+v", r)
-	})
+	require.True(t, isGated(s.newestPod()) && !isGated(newScenario(t).startAttempt().newestPod()), "only a workspace that is kept has a gate")
+	s.otherPods = []corev1.Pod{newPodThatMounts("user", "fix-workspace")}
+	require.True(t, s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse).ReserveWorkspace == nil, "it is reserved while another Pod runs")
+	// The other Pod, for which it is reserved, still waits at its gate.
+	s.otherPods[0].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: WorkspaceGate}}
+	s.claims["fix-workspace"].Annotations = map[string]string{AnnotationWorkspacePod: string(s.otherPods[0].UID)}
+	s.wantPhase(v1alpha1.SessionCreating, v1alpha1.ReasonWorkspaceInUse)
+	s.claims["fix-workspace"].Annotations = nil
+	r := s.wantPhase(v1alpha1.SessionCreating, "").ReserveWorkspace
+	require.True(t, r != nil && r.Pod.UID == s.newestPod().UID && r.Claim.UID == s.Session.Status.Workspace.UID, "%+v", r)
 	claim := s.claims["fix-workspace"]
 	require.True(t, s.Session.Status.Workspace.UID == claim.UID, "the UID %s is recorded, want %s", s.Session.Status.Workspace.UID, claim.UID)
 	s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
@@ -97,8 +90,7 @@ func TestPodRunsOnlyWhenItsWorkspaceIsReservedForIt(t *testing.T) {
 func newStoppedScenario(t *testing.T, change func(spec *v1alpha1.AgenticSessionSpec)) *scenario {
 	t.Helper()
 	s := newScenario(t, change).startAttempt().admitPod().startRunner()
-	s.updateSpec(suspend).decideAndRecord()
-	s.markJobDeleted().removeJobAndPod()
+	s.updateSpec(suspend).reconcile().markJobDeleted().removeJobAndPod()
 	s.wantPhase(v1alpha1.SessionStopped, "")
 	s.updateSpec(resume)
 	return s
@@ -131,18 +123,12 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 			s.startAttempt().admitPod()
 		})
 	}
-	t.Run("between its Job and its Pod", func(t *testing.T) {
-		s := newStoppedScenario(t, setPersistent).startAttempt()
-		delete(s.claims, "fix-workspace")
-		decision := s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
-		require.True(t, len(decision.DeleteJobs) == 1, "the Job is not deleted")
-	})
-	t.Run("with an attempt that has no Job yet", func(t *testing.T) {
-		s := newStoppedScenario(t, setPersistent)
-		s.decideAndRecord() // its Job is not created
-		delete(s.claims, "fix-workspace")
-		require.True(t, s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost).CreateJob == nil, "the Job is created")
-	})
+	s := newStoppedScenario(t, setPersistent).startAttempt()
+	delete(s.claims, "fix-workspace") // between its Job and its Pod
+	require.True(t, len(s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost).DeleteJobs) == 1, "the Job is not deleted")
+	s = newStoppedScenario(t, setPersistent).reconcile() // its Job is not created
+	delete(s.claims, "fix-workspace")
+	require.True(t, s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost).CreateJob == nil, "the Job is created")
 }
 
 func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
@@ -183,8 +169,7 @@ func TestSessionWhoseFirstAttemptGotNoClaimCreatesIt(t *testing.T) {
 	delete(s.claims, "fix-workspace") // as if creating it was refused
 	runner := s.Runner
 	s.Runner = nil // the run fails before its Job is created
-	s.decideAndRecord()
-	s.advanceClock(601 * time.Second).decideAndRecord()
+	s.reconcile().advanceClock(601 * time.Second).decideAndRecord()
 	s.advanceClock(601*time.Second).wantPhase(v1alpha1.SessionFailed, "")
 	s.Runner = runner
 	s.updateSpec(requestNextRun).startAttempt().admitPod()
@@ -229,8 +214,7 @@ func TestSessionWithTheNameOfTheParentIsNotTheParent(t *testing.T) {
 			s.Parent.UID, s.Parent.Status.Result.SDKSessionID = "another", "another"
 			change(s.Parent)
 			s.startAttempt().admitPod()
-			require.True(t, s.Session.Status.Result.SDKSessionID == "sdk",
-				"the session continues the conversation %q", s.Session.Status.Result.SDKSessionID)
+			require.True(t, s.Session.Status.Result.SDKSessionID == "sdk", "it continues %q", s.Session.Status.Result.SDKSessionID)
 		})
 	}
 }
@@ -243,8 +227,7 @@ func TestAContinuedSessionDoesNotOwnAClaimThatIsKept(t *testing.T) {
 		claim.Labels, claim.OwnerReferences = map[string]string{LabelSessionUID: creator}, nil
 		s.Parent.Status.Workspace.UID = claim.UID
 		decision := s.decideAndRecord()
-		require.True(t, decision.ShareClaim == nil && decision.CreateJob != nil && s.Session.Status.Workspace.UID == claim.UID,
-			"a claim %s: shared %v, Job %v, %+v", title, decision.ShareClaim, decision.CreateJob != nil, s.Session.Status.Workspace)
+		require.True(t, decision.ShareClaim == nil && decision.CreateJob != nil && s.Session.Status.Workspace.UID == claim.UID, "%s: %+v", title, decision)
 	}
 }
 
@@ -298,11 +281,9 @@ func TestDeletedInputsAreRestoredUntilTheRunnerStarts(t *testing.T) {
 	s.createNetworkPolicies(s.decideAndRecord())
 	s.secretIsMissing = true
 	decision := s.decideAndRecord()
-	require.True(t, len(decision.ApplyObjects) == 0 && decision.RequeueAfter <= inputsCheckInterval && decision.RequeueAfter != 0,
-		"before the interval: %v after %s", objectKinds(decision.ApplyObjects), decision.RequeueAfter)
+	require.True(t, len(decision.ApplyObjects) == 0 && decision.RequeueAfter <= inputsCheckInterval && decision.RequeueAfter != 0, "%+v", decision)
 	decision = s.advanceClock(inputsCheckInterval).decideAndRecord()
-	require.True(t, len(decision.ApplyObjects) == 1 && decision.ApplyObjects[0].GetName() == s.Session.Status.Attempt.InputsRef.Name,
-		"%v is restored", objectKinds(decision.ApplyObjects))
+	require.True(t, len(decision.ApplyObjects) == 1 && decision.ApplyObjects[0].GetName() == s.Session.Status.Attempt.InputsRef.Name, "%+v", decision)
 	require.Equal(t, nil, objectKinds(s.startRunner().decideAndRecord().ApplyObjects))
 }
 
@@ -315,10 +296,8 @@ func TestObjectThatCannotBeRestoredIsReported(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
 	require.True(t, d.RequeueAfter != 0, "it is not tried again")
 	delete(s.Children, ChildKey{"Service", "fix"})
-	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
-	s.decideAndRecord()
-	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
+	s.reconcile().wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
+	s.reconcile().wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
 }
 
 func newParentSession() *v1alpha1.AgenticSession {
@@ -342,34 +321,28 @@ func newContinuingScenario(t *testing.T) *scenario {
 }
 
 func TestContinueFromRequiresFinishedSessionOfSameUser(t *testing.T) {
-	for title, test := range map[string]struct {
-		change func(p *v1alpha1.AgenticSession)
-		reason string
-	}{
-		"the parent runs":                    {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionRunning }, v1alpha1.ReasonParentNotFinished},
-		"the parent is stopped":              {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionStopped }, v1alpha1.ReasonParentNotFinished},
-		"the parent belongs to another user": {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" }, v1alpha1.ReasonParentOwnedByOtherUser},
-		"the parent has no user":             {func(p *v1alpha1.AgenticSession) { p.Spec.UserContext = nil }, v1alpha1.ReasonParentOwnedByOtherUser},
-		"the parent has no workspace":        {func(p *v1alpha1.AgenticSession) { p.Status.Workspace.ClaimRef.Name = "" }, v1alpha1.ReasonParentHasNoWorkspace},
-		"the parent is being deleted": {func(p *v1alpha1.AgenticSession) {
-			p.DeletionTimestamp = &p.CreationTimestamp
-			p.DeletionTimestamp.Time = testStartTime
-		}, v1alpha1.ReasonParentNotFound},
-		"a failed parent is accepted": {func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionFailed }, ""},
-	} {
+	check := func(title string, change func(p *v1alpha1.AgenticSession), reason string) {
 		t.Run(title, func(t *testing.T) {
 			s := newContinuingScenario(t)
-			test.change(s.Parent)
-			decision := s.wantPhase(v1alpha1.SessionPending, test.reason)
-			require.True(t, (decision.CreateJob != nil) == (test.reason == ""), "Job %v", decision.CreateJob)
+			change(s.Parent)
+			decision := s.wantPhase(v1alpha1.SessionPending, reason)
+			require.True(t, (decision.CreateJob != nil) == (reason == ""), "Job %v", decision.CreateJob)
 		})
 	}
-	t.Run("the parent does not exist", func(t *testing.T) {
-		s := newContinuingScenario(t)
-		s.Parent = nil
-		s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonParentNotFound)
-		s.advanceClock(600*time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonParentNotFound)
-	})
+	check("the parent runs", func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionRunning }, v1alpha1.ReasonParentNotFinished)
+	check("the parent is stopped", func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionStopped }, v1alpha1.ReasonParentNotFinished)
+	check("the parent belongs to another user", func(p *v1alpha1.AgenticSession) { p.Spec.UserContext.UserID = "bob" }, v1alpha1.ReasonParentOwnedByOtherUser)
+	check("the parent has no user", func(p *v1alpha1.AgenticSession) { p.Spec.UserContext = nil }, v1alpha1.ReasonParentOwnedByOtherUser)
+	check("the parent has no workspace", func(p *v1alpha1.AgenticSession) { p.Status.Workspace.ClaimRef.Name = "" }, v1alpha1.ReasonParentHasNoWorkspace)
+	check("the parent is being deleted", func(p *v1alpha1.AgenticSession) {
+		p.DeletionTimestamp = &p.CreationTimestamp
+		p.DeletionTimestamp.Time = testStartTime
+	}, v1alpha1.ReasonParentNotFound)
+	check("a failed parent is accepted", func(p *v1alpha1.AgenticSession) { p.Status.Phase = v1alpha1.SessionFailed }, "")
+	s := newContinuingScenario(t)
+	s.Parent = nil
+	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonParentNotFound)
+	s.advanceClock(600*time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonParentNotFound)
 }
 
 func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
@@ -377,15 +350,11 @@ func TestContinuingSessionKeepsWorkspaceOfParent(t *testing.T) {
 	decision := s.decideAndRecord()
 	require.True(t, decision.ShareClaim != nil && decision.ShareClaim.Name == "before-workspace" && s.Session.Status.Result.SDKSessionID == "sdk",
 		"claim %v, session %q", decision.ShareClaim, s.Session.Status.Result.SDKSessionID)
-	for _, object := range decision.ApplyObjects {
-		_, isClaim := object.(*corev1.PersistentVolumeClaim)
-		require.True(t, !isClaim, "the session creates its own claim")
-	}
+	require.True(t, !slices.Contains(objectKinds(decision.ApplyObjects), "PersistentVolumeClaim"), "the session creates its own claim")
 	claim := decision.CreateJob.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim
 	require.True(t, claim != nil && claim.ClaimName == "before-workspace", "the Job mounts %v", claim)
 	s.createPlannedJob(decision)
 	s.Parent = nil
-	s.exitRunner(0, "").decideAndRecord()
-	s.updateSpec(requestNextRun).startAttempt()
+	s.exitRunner(0, "").reconcile().updateSpec(requestNextRun).startAttempt()
 	require.True(t, s.Session.Status.Workspace.ClaimRef.Name == "before-workspace", "the session lost the workspace when its parent was deleted")
 }

@@ -30,35 +30,28 @@ func TestATokenPermitsOneActionOnOneWorkerForAMinute(t *testing.T) {
 	header, payload, _ := strings.Cut(token, ".")
 	payload, signature, _ := strings.Cut(payload, ".")
 	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`))
-	for title, row := range map[string]struct {
-		token string
-		keys  []ed25519.PublicKey
-		want  Request
-		after time.Duration
-		err   string
-	}{
-		"the token is valid at once":                    {token, public, request, 0, ""},
-		"a worker accepts several keys":                 {token, append(others, public...), request, 0, ""},
-		"clocks may differ by a minute":                 {token, public, request, -time.Minute, ""},
-		"two minutes later it has expired":              {token, public, request, 2*time.Minute + time.Second, "has expired"},
-		"it is not valid long before":                   {token, public, request, -time.Minute - time.Second, "valid for too long"},
-		"it is not valid for another Pod":               {token, public, Request{Worker: "team/mail-1", Action: ActionDrain}, 0, "another worker"},
-		"it is not valid for another namespace":         {token, public, Request{Worker: "other/mail-0", Action: ActionDrain}, 0, "another worker"},
-		"it is not valid for another action":            {token, public, Request{Worker: "team/mail-0", Action: ActionResume}, 0, "another worker"},
-		"another key did not sign it":                   {token, others, request, 0, "not signed"},
-		"a worker without keys accepts none":            {token, nil, request, 0, "not signed"},
-		"a token cannot choose its algorithm":           {unsigned + "." + payload + ".", public, request, 0, "EdDSA"},
-		"a token without a signature":                   {header + "." + payload + ".", public, request, 0, "no signature"},
-		"a signature of another length":                 {header + "." + payload + "." + signature[:20], public, request, 0, "no signature"},
-		"a token without a payload":                     {header + "." + signature, public, request, 0, "EdDSA"},
-		"an empty token":                                {"", public, request, 0, "EdDSA"},
-		"a long token is refused before it is verified": {token[:len(token)-86] + strings.Repeat("x", maxTokenBytes), public, request, 0, "EdDSA"},
-	} {
+	check := func(title, token string, keys []ed25519.PublicKey, want Request, after time.Duration, problem string) {
 		t.Run(title, func(t *testing.T) {
-			err := Verify(row.token, row.keys, row.want, signedAt.Add(row.after))
-			require.True(t, (err == nil) == (row.err == "") && (err == nil || strings.Contains(err.Error(), row.err)), "error %v, want %q", err, row.err)
+			err := Verify(token, keys, want, signedAt.Add(after))
+			require.True(t, (err == nil) == (problem == "") && (err == nil || strings.Contains(err.Error(), problem)), "error %v, want %q", err, problem)
 		})
 	}
+	check("the token is valid at once", token, public, request, 0, "")
+	check("a worker accepts several keys", token, append(others, public...), request, 0, "")
+	check("clocks may differ by a minute", token, public, request, -time.Minute, "")
+	check("two minutes later it has expired", token, public, request, 2*time.Minute+time.Second, "has expired")
+	check("it is not valid long before", token, public, request, -time.Minute-time.Second, "valid for too long")
+	check("it is not valid for another Pod", token, public, Request{Worker: "team/mail-1", Action: ActionDrain}, 0, "another worker")
+	check("it is not valid for another namespace", token, public, Request{Worker: "other/mail-0", Action: ActionDrain}, 0, "another worker")
+	check("it is not valid for another action", token, public, Request{Worker: "team/mail-0", Action: ActionResume}, 0, "another worker")
+	check("another key did not sign it", token, others, request, 0, "not signed")
+	check("a worker without keys accepts none", token, nil, request, 0, "not signed")
+	check("a token cannot choose its algorithm", unsigned+"."+payload+".", public, request, 0, "EdDSA")
+	check("a token without a signature", header+"."+payload+".", public, request, 0, "no signature")
+	check("a signature of another length", header+"."+payload+"."+signature[:20], public, request, 0, "no signature")
+	check("a token without a payload", header+"."+signature, public, request, 0, "EdDSA")
+	check("an empty token", "", public, request, 0, "EdDSA")
+	check("a long token is refused before it is verified", token[:len(token)-86]+strings.Repeat("x", maxTokenBytes), public, request, 0, "EdDSA")
 }
 
 // Workers in other languages verify tokens with the libraries of their language.

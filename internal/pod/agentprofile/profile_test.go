@@ -1,9 +1,14 @@
 package agentprofile
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -149,23 +154,19 @@ func TestInvalidInputsAreRejected(t *testing.T) {
 }
 
 func TestInvalidUsageMakesTheCostUnknown(t *testing.T) {
-	for title, row := range map[string]struct {
-		profile string
-		event   Event
-	}{
-		"a negative number of tokens":          {"events", Event{Type: EventUsage, Usage: &Usage{InputTokens: -1}}},
-		"a negative cost":                      {"events", Event{Type: EventUsage, CostUSD: new(-0.1)}},
-		"a cost of zero, which means no price": {"opencode", Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.0)}},
-	} {
-		tally := load(t, row.profile).NewTally("m", false, nil)
-		if row.profile == "events" {
+	check := func(title, profile string, event Event) {
+		tally := load(t, profile).NewTally("m", false, nil)
+		if profile == "events" {
 			tally.Add(&Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.1)})
 		}
-		tally.Add(&row.event)
+		tally.Add(&event)
 		tally.Add(&Event{Type: EventResult, Text: "done"})
 		got := tally.Report()
-		require.True(t, got.CostUSD == nil && (!got.UsageComplete || row.profile == "opencode"), "%s: %+v", title, got)
+		require.True(t, got.CostUSD == nil && (!got.UsageComplete || profile == "opencode"), "%s: %+v", title, got)
 	}
+	check("a negative number of tokens", "events", Event{Type: EventUsage, Usage: &Usage{InputTokens: -1}})
+	check("a negative cost", "events", Event{Type: EventUsage, CostUSD: new(-0.1)})
+	check("a cost of zero, which means no price", "opencode", Event{Type: EventUsage, Usage: &Usage{InputTokens: 1}, CostUSD: new(0.0)})
 }
 
 func FuzzParsers(f *testing.F) {
@@ -180,21 +181,147 @@ func FuzzParsers(f *testing.F) {
 		for name, newParser := range parsers {
 			p := &Profile{Name: "fuzz", Parser: name}
 			parser, tally := newParser(), p.NewTally("m", false, nil)
+			var all []Event
 			for range 2 {
 				events, err := parser.Parse([]byte(line))
-				if err != nil && len(events) > 0 {
-					t.Errorf("%s: events and an error", name)
-				}
-				for i := range events {
-					tally.Add(&events[i])
-				}
+				require.True(t, err == nil || len(events) == 0, "%s: events and an error", name)
+				all = append(all, events...)
 			}
-			events := parser.End()
-			for i := range events {
-				tally.Add(&events[i])
+			for _, event := range append(all, parser.End()...) {
+				tally.Add(&event)
 			}
 			got := tally.Report()
 			require.True(t, (got.CostUSD == nil || *got.CostUSD >= 0) && (got.Usage == nil || got.Usage.isValid()), "%s: %+v", name, got)
 		}
 	})
+}
+
+// replay returns the events and the report of a recorded stream. The streams were recorded with the command lines that
+// test/agents installs, against the scripted server in test/modelserver.
+func replay(t *testing.T, profile, recording string, baseline *Sums) ([]Event, Report) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/" + recording + ".ndjson")
+	require.NoError(t, err)
+	return replayOutput(t, load(t, profile), raw, baseline)
+}
+
+func replayOutput(t *testing.T, p *Profile, raw []byte, baseline *Sums) ([]Event, Report) {
+	t.Helper()
+	parser, tally := p.NewParser(), p.NewTally("configured", baseline != nil, func(string) *Sums { return baseline })
+	var all []Event
+	for line := range bytes.Lines(raw) {
+		events, err := parser.Parse(bytes.TrimSpace(line))
+		require.True(t, err == nil, "line %s: %v", line, err)
+		all = append(all, events...)
+	}
+	all = append(all, parser.End()...)
+	for i := range all {
+		tally.Add(&all[i])
+	}
+	return all, tally.Report()
+}
+
+// scriptedUsage are the tokens that the scripted server counted for the streams without a suffix.
+var scriptedUsage = Usage{InputTokens: 117, CacheReadTokens: 270, OutputTokens: 51}
+
+func TestReportsOfRecordedStreams(t *testing.T) {
+	check := func(profile string, want Report, tool, input, output string) {
+		t.Run(profile, func(t *testing.T) {
+			events, got := replay(t, profile, profile, nil)
+			require.True(t, got.Conversation != "", "the conversation is not known")
+			want.Answer, want.Finished, want.UsageComplete, want.ToolCalls = "The file is there.", true, true, 2
+			got.Conversation, got.Sums = "", nil
+			require.Equal(t, want, got, cmpopts.EquateApprox(0, 1e-9))
+			var types []EventType
+			last := map[EventType]Event{}
+			for i := range events {
+				last[events[i].Type] = events[i]
+				if events[i].Type != EventUsage && events[i].Type != EventError {
+					types = append(types, events[i].Type)
+				}
+			}
+			wantTypes := []EventType{
+				EventStarted, EventThinking, EventText, EventToolCall, EventToolResult, EventToolCall, EventToolResult, EventText, EventResult,
+			}
+			if profile == "gemini" { // which does not report what the model thinks
+				wantTypes = slices.Delete(wantTypes, 1, 2)
+			}
+			require.Equal(t, wantTypes, types)
+			call, result := last[EventToolCall], last[EventToolResult]
+			require.True(t, call.Tool.Name == tool && string(call.Tool.Input) == input, "call %+v", call.Tool)
+			require.True(t, result.Tool.ID == call.Tool.ID && result.Text == output, "result %+v of the call %+v", result, call.Tool)
+		})
+	}
+	withCacheWrites := scriptedUsage
+	withCacheWrites.CacheWriteTokens = 5
+	check("claude-code", Report{Model: "claude-sonnet-4-5", Usage: &withCacheWrites, CostUSD: new(0.00121575)},
+		"Bash", `{"command":"cat a.txt; exit 3","description":"Show it"}`, "Exit code 3\nhello")
+	check("codex", Report{Model: "configured", Usage: &scriptedUsage},
+		"shell", `{"command":"/bin/bash -lc 'cat a.txt; exit 3'"}`, "cat: a.txt: No such file or directory\n")
+	check("gemini", Report{Model: "gemini-2.5-pro", Usage: &scriptedUsage}, "run_shell_command", `{"command":"cat a.txt; exit 3"}`, "hello")
+	check("opencode", Report{Model: "configured", Usage: &withCacheWrites, CostUSD: new(0.00121575)},
+		"bash", `{"command":"cat a.txt; exit 3","description":"Show it"}`, "hello\n")
+}
+
+func TestResumedConversationCountsOnlyItsOwnTokens(t *testing.T) {
+	for _, profile := range []string{"claude-code", "codex", "gemini", "opencode"} {
+		t.Run(profile, func(t *testing.T) {
+			_, first := replay(t, profile, profile, nil)
+			_, second := replay(t, profile, profile+"-resumed", first.Sums)
+			require.Equal(t, &Usage{InputTokens: 3, CacheReadTokens: 1, OutputTokens: 2}, second.Usage)
+			require.True(t, first.Conversation == second.Conversation && second.UsageComplete, "%+v after %+v", second, first)
+			cost := second.CostUSD
+			require.True(t, cost == nil || *cost >= 0.00003 && *cost <= 0.00004, "cost %v", cost)
+		})
+	}
+}
+
+func TestUsageOfAConversationWithUnknownSumsIsUnknown(t *testing.T) {
+	for _, profile := range []string{"claude-code", "codex"} {
+		tally := load(t, profile).NewTally("m", true, func(string) *Sums { return nil })
+		tally.Add(&Event{Type: EventUsage, Total: true, Usage: &Usage{InputTokens: 7}, CostUSD: new(1.0)})
+		tally.Add(&Event{Type: EventResult, Text: "done"})
+		got := tally.Report()
+		require.True(t, got.Usage == nil && got.CostUSD == nil && !got.UsageComplete, "%s: %+v", profile, got)
+	}
+}
+
+func TestFailuresOfTheModelAreReported(t *testing.T) {
+	for profile, want := range map[string]string{
+		"claude-code": "Failed to authenticate. API Error: 401 scripted error 401",
+		"codex":       "unexpected status 401 Unauthorized: scripted error 401, url: http://127.0.0.1:42559/v1/responses",
+		"gemini":      `[API Error: {"error":{"code":400,"message":"scripted error 400","status":"UNAVAILABLE"}}]`,
+		"opencode":    "APIError: scripted error 400",
+	} {
+		t.Run(profile, func(t *testing.T) {
+			_, got := replay(t, profile, profile+"-failed", nil)
+			require.True(t, got.Failed && got.Answer == want, "%+v", got)
+		})
+	}
+}
+
+func TestRepeatedRequestsAreReportedAndNotAFailure(t *testing.T) {
+	events, got := replay(t, "codex", "codex-retries", nil)
+	events = slices.DeleteFunc(events, func(e Event) bool { return e.Type != EventRetry })
+	require.True(t, len(events) == 2 && !got.Failed && got.Finished, "retries %+v, %+v", events, got)
+}
+
+// The server counted 39 tokens of complete answers. Claude Code adds an estimate for the one that was cut off, and Codex nothing.
+func TestAnswersThatAreCutOffMakeTheUsageIncomplete(t *testing.T) {
+	for recording, profile := range map[string]string{"claude-code-interrupted": "claude-code", "codex-retries": "codex"} {
+		_, got := replay(t, profile, recording, nil)
+		require.True(t, got.Finished && !got.Failed && got.Interrupted && !got.UsageComplete, "%s: %+v", recording, got)
+	}
+}
+
+func TestInterruptedStreamsLeaveCostAndUsageUnknown(t *testing.T) {
+	for _, profile := range []string{"claude-code", "codex", "gemini", "opencode"} {
+		raw, err := os.ReadFile("testdata/" + profile + ".ndjson")
+		require.NoError(t, err)
+		lines := bytes.SplitAfter(bytes.TrimSpace(raw), []byte("\n"))
+		for n := range lines {
+			_, got := replayOutput(t, load(t, profile), bytes.Join(lines[:n], nil), nil)
+			require.True(t, !got.Finished && !got.UsageComplete, "%s after %d lines: %+v", profile, n, got)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package egressproxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -70,11 +71,17 @@ func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
 	p.target = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello from ", r.Host) }))
 	t.Cleanup(p.target.Close)
 	_, p.port, _ = net.SplitHostPort(p.target.Listener.Addr().String())
+	rules := sessionrunner.Rules{}
+	for _, host := range []string{"example.com", "*.npmjs.example.com", "nowhere.example.com", "private.example.com", "rebinding.example.com"} {
+		rule, err := sessionrunner.ParseHostRule(host + ":" + p.port)
+		require.NoError(t, err)
+		rules["default"] = append(rules["default"], rule)
+	}
 	limits := DefaultLimits
 	limits.Dial = 2 * time.Second
 	options := Options{
 		Namespace: testNamespace, Keys: adminauth.ParsePublicKeys([]byte(p.keys.PublicKey())),
-		Rules:   p.rules("default", "example.com:"+p.port, "*.npmjs.example.com:"+p.port, "nowhere.example.com:"+p.port, "private.example.com:"+p.port, "rebinding.example.com:"+p.port),
+		Rules:   rules,
 		Network: sessionrunner.Network{ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 		Limits:  limits, Log: slog.New(slog.NewTextHandler(p.log, nil)), Registry: prometheus.NewRegistry(),
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
@@ -99,16 +106,6 @@ func newTestProxy(t *testing.T, change ...func(*Options)) *testProxy {
 	go func() { _ = server.Serve(boundedListener(tcp)) }()
 	t.Cleanup(func() { _ = server.Close(); p.proxy.closeTunnels() })
 	return p
-}
-
-func (p *testProxy) rules(runner string, hosts ...string) sessionrunner.Rules {
-	rules := sessionrunner.Rules{}
-	for _, host := range hosts {
-		rule, err := sessionrunner.ParseHostRule(host)
-		require.NoError(p.t, err)
-		rules[runner] = append(rules[runner], rule)
-	}
-	return rules
 }
 
 func (p *testProxy) token(change ...func(*adminauth.Session)) string {
@@ -144,12 +141,6 @@ func (p *testProxy) connect(host, user, token string) (net.Conn, int, string) {
 	return c, response.StatusCode, body
 }
 
-func (p *testProxy) wantRefused(reason string, want float64) {
-	p.t.Helper()
-	got := p.count(reason)
-	require.True(p.t, got == want, "%s is counted %v times, want %v", reason, got, want)
-}
-
 func (p *testProxy) openTunnel(host string) net.Conn {
 	p.t.Helper()
 	c, status, body := p.connect(host+":"+p.port, "fix", p.token())
@@ -178,8 +169,7 @@ func TestSessionReachesAllowedHostsOverTLS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	p.proxy.Drain(ctx)
-	require.True(t, ctx.Err() == nil && testutil.ToFloat64(p.proxy.open.WithLabelValues(testNamespace, "default")) == 0,
-		"the connection is still open")
+	require.True(t, ctx.Err() == nil && testutil.ToFloat64(p.proxy.open.WithLabelValues(testNamespace, "default")) == 0, "the connection is open")
 }
 
 func TestRequestsThatAreNotAllowedAreRefused(t *testing.T) {
@@ -189,36 +179,30 @@ func TestRequestsThatAreNotAllowedAreRefused(t *testing.T) {
 	valid, port := p.token(), p.port
 	foreign := p.token(func(s *adminauth.Session) { s.Namespace = "other" })
 	unknown := p.token(func(s *adminauth.Session) { s.Runner = "unknown" })
-	for title, test := range map[string]struct {
-		host, user, token string
-		status            int
-		reason            string
-	}{
-		"no token":                           {"example.com:" + port, "", "", http.StatusProxyAuthRequired, reasonUnauthenticated},
-		"an invalid token":                   {"example.com:" + port, "fix", "x", http.StatusProxyAuthRequired, reasonUnauthenticated},
-		"the token of another session":       {"example.com:" + port, "other", valid, http.StatusProxyAuthRequired, reasonUnauthenticated},
-		"the token of another namespace":     {"example.com:" + port, "fix", foreign, http.StatusProxyAuthRequired, reasonUnauthenticated},
-		"another host":                       {"example.org:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
-		"a subdomain of an allowed host":     {"www.example.com:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
-		"the domain of a wildcard":           {"npmjs.example.com:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
-		"another port":                       {"example.com:22", "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
-		"an address":                         {"127.0.0.1:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
-		"an IPv6 address":                    {"[::1]:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
-		"an address as a number":             {"2130706433:" + port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed},
-		"a runner without hosts":             {"example.com:" + port, "fix", unknown, http.StatusForbidden, reasonHostNotAllowed},
-		"a name with private addresses only": {"private.example.com:" + port, "fix", valid, http.StatusForbidden, reasonAddressNotAllowed},
-		"a name that does not exist":         {"nowhere.example.com:" + port, "fix", valid, http.StatusBadGateway, reasonUnreachable},
-		"a name with a zero in it":           {"example.com\x00.evil.org:" + port, "fix", valid, http.StatusBadRequest, ""},
-	} {
+	check := func(title, host, user, token string, want int, reason string) {
 		t.Run(title, func(t *testing.T) {
-			before := p.count(test.reason)
-			_, status, body := p.connect(test.host, test.user, test.token)
-			require.True(t, status == test.status, "status %d: %s; want %d", status, body, test.status)
-			require.True(t, test.reason == "" || p.count(test.reason) == before+1, "the metric did not count %s", test.reason)
-			require.True(t, !strings.Contains(body, "10.0.0.1") && !strings.Contains(body, "fd00"),
-				"the response contains an internal address: %s", body)
+			before := p.count(reason)
+			_, status, body := p.connect(host, user, token)
+			require.True(t, status == want, "status %d: %s; want %d", status, body, want)
+			require.True(t, reason == "" || p.count(reason) == before+1, "the metric did not count %s", reason)
+			require.True(t, !strings.Contains(body, "10.0.0.1") && !strings.Contains(body, "fd00"), "an internal address: %s", body)
 		})
 	}
+	check("no token", "example.com:"+port, "", "", http.StatusProxyAuthRequired, reasonUnauthenticated)
+	check("an invalid token", "example.com:"+port, "fix", "x", http.StatusProxyAuthRequired, reasonUnauthenticated)
+	check("the token of another session", "example.com:"+port, "other", valid, http.StatusProxyAuthRequired, reasonUnauthenticated)
+	check("the token of another namespace", "example.com:"+port, "fix", foreign, http.StatusProxyAuthRequired, reasonUnauthenticated)
+	check("another host", "example.org:"+port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed)
+	check("a subdomain of an allowed host", "www.example.com:"+port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed)
+	check("the domain of a wildcard", "npmjs.example.com:"+port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed)
+	check("another port", "example.com:22", "fix", valid, http.StatusForbidden, reasonHostNotAllowed)
+	check("an address", "127.0.0.1:"+port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed)
+	check("an IPv6 address", "[::1]:"+port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed)
+	check("an address as a number", "2130706433:"+port, "fix", valid, http.StatusForbidden, reasonHostNotAllowed)
+	check("a runner without hosts", "example.com:"+port, "fix", unknown, http.StatusForbidden, reasonHostNotAllowed)
+	check("a name with private addresses only", "private.example.com:"+port, "fix", valid, http.StatusForbidden, reasonAddressNotAllowed)
+	check("a name that does not exist", "nowhere.example.com:"+port, "fix", valid, http.StatusBadGateway, reasonUnreachable)
+	check("a name with a zero in it", "example.com\x00.evil.org:"+port, "fix", valid, http.StatusBadRequest, "")
 }
 
 func (p *testProxy) count(reason string) float64 {
@@ -229,8 +213,7 @@ func (p *testProxy) count(reason string) float64 {
 	return total
 }
 
-// A name that resolves to a public address when it is checked, and to a private one afterwards, gains nothing: it is
-// resolved once.
+// A name that resolves to a public address when it is checked, and to a private one afterwards, gains nothing.
 func TestNameIsResolvedOncePerConnection(t *testing.T) {
 	p := newTestProxy(t)
 	p.addresses["rebinding.example.com"] = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("127.0.0.1")}
@@ -239,100 +222,75 @@ func TestNameIsResolvedOncePerConnection(t *testing.T) {
 }
 
 func TestTunnelForwardsOnlyTLSForItsHost(t *testing.T) {
-	shakeHands := func(name string) func(c net.Conn) error {
-		return func(c net.Conn) error {
-			return tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).HandshakeContext(t.Context())
-		}
-	}
 	send := func(text string) func(c net.Conn) error {
 		return func(c net.Conn) error {
 			_, err := io.WriteString(c, text)
 			return err
 		}
 	}
-	for title, test := range map[string]struct {
-		send   func(c net.Conn) error
-		reason string
-	}{
-		"another server name": {shakeHands("evil.example.org"), reasonNameMismatch},
-		"a subdomain":         {shakeHands("www.example.com"), reasonNameMismatch},
-		"no server name":      {shakeHands(""), reasonNameMismatch},
-		"HTTP without TLS":    {send("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"), reasonNoTLS},
-		"SSH":                 {send("SSH-2.0-OpenSSH_9.0\r\n"), reasonNoTLS},
-		"a part of a ClientHello": {func(c net.Conn) error {
-			return errors.Join(send("\x16\x03\x01\x02\x00\x01")(c), c.(*net.TCPConn).CloseWrite())
-		}, reasonNoTLS},
-	} {
+	check := func(title string, send func(c net.Conn) error, reason string) {
 		t.Run(title, func(t *testing.T) {
 			p := newTestProxy(t)
 			c := p.openTunnel("example.com")
-			err := test.send(c)
+			err := send(c)
 			received, readErr := io.ReadAll(c)
 			require.True(t, len(received) == 0 && !errors.Is(readErr, context.DeadlineExceeded), "received %q, %v, %v", received, err, readErr)
-			p.wantRefused(test.reason, 1)
+			require.Equal(t, 1, p.count(reason))
 		})
 	}
+	check("another server name", send(string(newHello(t, "evil.example.org"))), reasonNameMismatch)
+	check("a subdomain", send(string(newHello(t, "www.example.com"))), reasonNameMismatch)
+	check("no server name", send(string(newHello(t, ""))), reasonNameMismatch)
+	check("HTTP without TLS", send("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"), reasonNoTLS)
+	check("SSH", send("SSH-2.0-OpenSSH_9.0\r\n"), reasonNoTLS)
+	check("a part of a ClientHello", func(c net.Conn) error {
+		return errors.Join(send("\x16\x03\x01\x02\x00\x01")(c), c.(*net.TCPConn).CloseWrite())
+	}, reasonNoTLS)
 }
 
 func TestClientHelloInSmallPiecesIsForwarded(t *testing.T) {
-	p := newTestProxy(t)
-	client := tls.Client(&slowWriter{Conn: p.openTunnel("EXAMPLE.com.")}, &tls.Config{ServerName: "example.com", RootCAs: p.newClient("", "").Transport.(*http.Transport).TLSClientConfig.RootCAs})
-	require.NoError(t, client.HandshakeContext(t.Context()))
-}
-
-// slowWriter writes a byte at a time.
-type slowWriter struct{ net.Conn }
-
-func (s *slowWriter) Write(p []byte) (int, error) {
-	for i := range p {
-		if _, err := s.Conn.Write(p[i : i+1]); err != nil {
-			return i, err
-		}
+	c := newTestProxy(t).openTunnel("EXAMPLE.com.")
+	for _, b := range newHello(t, "example.com") {
+		_, err := c.Write([]byte{b})
+		require.NoError(t, err)
 	}
-	return len(p), nil
+	_, err := c.Read(make([]byte, 1)) // the server answers
+	require.NoError(t, err)
 }
 
 func TestTunnelsAreClosedInTime(t *testing.T) {
-	for title, test := range map[string]struct {
-		limits func(*Limits)
-		hello  bool
-		reason string
-	}{
-		"without a ClientHello":      {func(l *Limits) { l.Hello = 50 * time.Millisecond }, false, reasonHelloTimeout},
-		"without data":               {func(l *Limits) { l.Idle = 50 * time.Millisecond }, true, ""},
-		"at the end of the lifetime": {func(l *Limits) { l.Lifetime = 50 * time.Millisecond }, true, ""},
-	} {
+	check := func(title string, limits func(*Limits), hello bool, reason string) {
 		t.Run(title, func(t *testing.T) {
-			p := newTestProxy(t, func(o *Options) { test.limits(&o.Limits) })
+			p := newTestProxy(t, func(o *Options) { limits(&o.Limits) })
 			c := p.openTunnel("example.com")
-			if test.hello {
+			if hello {
 				c = tls.Client(c, &tls.Config{ServerName: "example.com", InsecureSkipVerify: true})
 			}
 			_, err := io.ReadAll(c)
 			require.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "the connection is still open: %v", err)
-			if test.reason != "" {
-				p.wantRefused(test.reason, 1)
+			if reason != "" {
+				require.Equal(t, 1, p.count(reason))
 			}
 		})
 	}
+	check("without a ClientHello", func(l *Limits) { l.Hello = 50 * time.Millisecond }, false, reasonHelloTimeout)
+	check("without data", func(l *Limits) { l.Idle = 50 * time.Millisecond }, true, "")
+	check("at the end of the lifetime", func(l *Limits) { l.Lifetime = 50 * time.Millisecond }, true, "")
 }
 
 func TestSessionCannotTakeTheConnectionsOfOthers(t *testing.T) {
 	p := newTestProxy(t, func(o *Options) { o.Limits.Session, o.Limits.Total = 2, 3 })
 	other := p.token(func(s *adminauth.Session) { s.Name, s.UID = "other", "other" })
 	first := p.openTunnel("example.com")
-	for i, test := range []struct {
-		user, token string
-		want        int
-	}{
-		{"fix", p.token(), http.StatusOK},
-		{"fix", p.token(), http.StatusTooManyRequests},
-		{"other", other, http.StatusOK},
-		{"other", other, http.StatusTooManyRequests},
-	} {
-		_, status, body := p.connect("example.com:"+p.port, test.user, test.token)
-		require.True(t, status == test.want, "%d: status %d: %s, want %d", i, status, body, test.want)
+	check := func(user, token string, want int) {
+		t.Helper()
+		_, status, body := p.connect("example.com:"+p.port, user, token)
+		require.True(t, status == want, "status %d: %s, want %d", status, body, want)
 	}
+	check("fix", p.token(), http.StatusOK)
+	check("fix", p.token(), http.StatusTooManyRequests)
+	check("other", other, http.StatusOK)
+	check("other", other, http.StatusTooManyRequests)
 	_ = first.Close()
 	poll.Until(t, "a connection to be possible after another was closed", func() bool {
 		_, status, _ := p.connect("example.com:"+p.port, "fix", p.token())
@@ -352,7 +310,7 @@ func TestRefusalsAreLoggedForEachSessionWithALimit(t *testing.T) {
 	require.True(t, lines >= logBurst && lines <= most, "%d refusals of the first session are logged", lines)
 	require.True(t, strings.Contains(log, "session=other") && strings.Contains(log, "host=evil.example.org:443") && !strings.Contains(log, p.token()),
 		"log:\n%s", log)
-	p.wantRefused(reasonHostNotAllowed, 3*logBurst+1)
+	require.Equal(t, 3*logBurst+1, p.count(reasonHostNotAllowed))
 }
 
 func getStatus(t *testing.T, url string) (status int, body string) {
@@ -418,4 +376,98 @@ func TestDrainWaitsForOpenTunnelsAndThenClosesThem(t *testing.T) {
 	require.True(t, errors.Is(ctx.Err(), context.DeadlineExceeded), "Drain did not wait for the tunnel")
 	_, err := io.ReadAll(c)
 	require.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "the tunnel is still open")
+}
+
+func newHello(t testing.TB, name string) []byte {
+	t.Helper()
+	recorded := &recordingConn{}
+	_ = tls.Client(recorded, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake()
+	return recorded.Bytes()
+}
+
+type recordingConn struct {
+	helloConn
+	bytes.Buffer
+}
+
+func (c *recordingConn) Write(p []byte) (int, error) { return c.Buffer.Write(p) }
+func (*recordingConn) Read([]byte) (int, error)      { return 0, errors.New("the client waits") }
+
+func splitRecords(hello []byte, size int) []byte {
+	var split []byte
+	for rest := hello[recordHeader:]; len(rest) > 0; {
+		part := rest[:min(size, len(rest))]
+		rest = rest[len(part):]
+		split = append(split, recordHandshake, 3, 1, byte(len(part)>>8), byte(len(part)))
+		split = append(split, part...)
+	}
+	return split
+}
+
+func TestServerNameIsReadFromCompleteHellosOnly(t *testing.T) {
+	hello := newHello(t, "api.example.com")
+	for title, data := range map[string][]byte{"one record": hello, "many records": splitRecords(hello, 7), "with more data": append(bytes.Clone(hello), "rest"...)} {
+		complete, err := isHelloComplete(data)
+		require.True(t, complete && err == nil, "%s: %t, %v", title, complete, err)
+		name, err := parseServerName(data)
+		require.True(t, name == "api.example.com" && err == nil, "%s: %q, %v", title, name, err)
+	}
+	for n := range hello {
+		complete, err := isHelloComplete(hello[:n])
+		require.True(t, !complete && err == nil, "%d of %d bytes: %t, %v", n, len(hello), complete, err)
+	}
+	for title, data := range map[string][]byte{
+		"HTTP": []byte("GET /"), "an alert": {21, 3, 1}, "another version": {22, 2, 0}, "an empty record": {22, 3, 1, 0, 0},
+		"a long record": {22, 3, 1, 0xff, 0xff}, "a ServerHello": {22, 3, 1, 0, 4, 2}, "a long hello": {22, 3, 1, 0, 4, 1, 1, 0, 0},
+	} {
+		complete, err := isHelloComplete(data)
+		require.True(t, !complete && err != nil, "%s: %t, %v", title, complete, err)
+	}
+}
+
+// Two extensions with server names, of which servers might use the other one, are malformed.
+func TestHelloWithTwoServerNamesIsMalformed(t *testing.T) {
+	hello := newHello(t, "api.example.com")
+	extension := append([]byte{0, 0, 0, 20, 0, 18, 0, 0, 15}, "api.example.com"...)
+	at := bytes.Index(hello, extension)
+	require.True(t, at >= 0, "the hello has no server name")
+	twice := append(append(bytes.Clone(hello[:at]), extension...), hello[at:]...)
+	grow := func(offset, size int) { // adds the length of the extension to a length field
+		value := 0
+		for i := range size {
+			value = value<<8 | int(twice[offset+i])
+		}
+		value += len(extension)
+		for i := range size {
+			twice[offset+size-1-i] = byte(value >> (8 * i))
+		}
+	}
+	sessionID := recordHeader + handshakeHeader + 2 + 32
+	ciphers := sessionID + 1 + int(hello[sessionID])
+	compression := ciphers + 2 + int(hello[ciphers])<<8 + int(hello[ciphers+1])
+	grow(3, 2)
+	grow(6, 3)
+	grow(compression+1+int(hello[compression]), 2)
+	complete, err := isHelloComplete(twice)
+	require.True(t, complete && err == nil, "%t, %v", complete, err)
+	name, err := parseServerName(twice)
+	require.True(t, err != nil, "the name is %q", name)
+}
+
+// Any data is either refused, or complete with exactly one answer, however it is split.
+func FuzzClientHello(f *testing.F) {
+	hello := newHello(f, "api.example.com")
+	f.Add(hello)
+	f.Add(splitRecords(hello, 100))
+	f.Add([]byte("GET / HTTP/1.1"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		complete, err := isHelloComplete(data)
+		require.True(t, !complete || err == nil, "complete and refused")
+		for n := range min(len(data), 64) {
+			before, errBefore := isHelloComplete(data[:n])
+			require.True(t, (errBefore == nil || err != nil) && (!before || complete), "%d bytes: %t, %v; all: %t, %v", n, before, errBefore, complete, err)
+		}
+		name, err := parseServerName(data)
+		require.True(t, err == nil || name == "" || errors.Is(err, errHelloMalformed), "%q, %v", name, err)
+	})
 }

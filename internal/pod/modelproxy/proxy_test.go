@@ -118,17 +118,11 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			events = events[:3]
 		}
 	}
-	switch m.behavior {
-	case "garbage":
-		events = []string{`{"type":`, "]]"}
-	case "empty":
-		events = nil
-	case "no usage":
-		events = []string{`{"type":"message","object":"x","candidates":[]}`}
-	case "negative usage":
-		events = []string{strings.ReplaceAll(events[len(events)-1], "10,", "-10,")}
-	case "reports an error":
-		events = []string{`{"type":"error","error":{"message":"overloaded"}}`}
+	if broken, isBroken := map[string][]string{
+		"garbage": {`{"type":`, "]]"}, "empty": nil, "no usage": {`{"type":"message","object":"x","candidates":[]}`},
+		"negative usage": {strings.ReplaceAll(events[len(events)-1], "10,", "-10,")}, "reports an error": {`{"type":"error","error":{"message":"overloaded"}}`},
+	}[m.behavior]; isBroken {
+		events = broken
 	}
 	for i, event := range events {
 		if m.behavior == "aborts at once" || m.behavior == "aborts" && (i == len(events)-1 || !isStream) {
@@ -420,21 +414,16 @@ func TestPrices(t *testing.T) {
 	t.Parallel()
 	prices, err := BuiltInPrices()
 	require.NoError(t, err)
-	for _, c := range []struct {
-		model string
-		usage Usage
-		want  int64
-	}{
-		{"claude-sonnet-4-5-20250929", Usage{Input: 1000, CacheRead: 2000, CacheWrite: 400, CacheWriteHour: 100, Output: 100}, 3000 + 600 + 1500 + 600 + 1500},
-		{"claude-sonnet-4-5", Usage{Input: 300_000, Output: 100}, 1_800_000 + 2250},
-		{"gpt-5-codex", Usage{Input: 1000, CacheRead: 1000, Output: 10, Searches: 2}, 1250 + 125 + 100 + 20_000},
-		{"gpt-5.5", Usage{Input: 300_000, CacheRead: 1000, Output: 100}, 3_000_000 + 1000 + 4500},
-		{"gemini-2.5-pro", Usage{Input: 1, Output: 0}, 2}, // rounded up
-	} {
-		price, found := prices.find(c.model)
-		got := price.cost(c.usage)
-		require.True(t, found && got == c.want, "%s costs %d, want %d", c.model, got, c.want)
+	check := func(model string, usage Usage, want int64) {
+		price, found := prices.find(model)
+		got := price.cost(usage)
+		require.True(t, found && got == want, "%s costs %d, want %d", model, got, want)
 	}
+	check("claude-sonnet-4-5-20250929", Usage{Input: 1000, CacheRead: 2000, CacheWrite: 400, CacheWriteHour: 100, Output: 100}, 3000+600+1500+600+1500)
+	check("claude-sonnet-4-5", Usage{Input: 300_000, Output: 100}, 1_800_000+2250)
+	check("gpt-5-codex", Usage{Input: 1000, CacheRead: 1000, Output: 10, Searches: 2}, 1250+125+100+20_000)
+	check("gpt-5.5", Usage{Input: 300_000, CacheRead: 1000, Output: 100}, 3_000_000+1000+4500)
+	check("gemini-2.5-pro", Usage{Input: 1, Output: 0}, 2) // rounded up
 	for _, other := range []string{"gpt-5-pro", "claude-sonnet-4-5-fast", "", "gpt-5-codex-mini"} {
 		_, found := prices.find(other)
 		require.True(t, !found, "%q has the price of another model", other)
@@ -448,32 +437,26 @@ func TestPrices(t *testing.T) {
 	require.True(t, err == nil && found && len(own) == len(prices)+1, "%d prices, error %v", len(own), err)
 }
 
-// Responses of providers, as they are recorded: the usage in each.
 func TestUsageOfResponses(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		provider string
-		events   string
-		want     Usage
-	}{
-		{"Anthropic", `{"type":"message_start","message":{"usage":{"input_tokens":3,"cache_creation_input_tokens":30,"cache_read_input_tokens":7,"cache_creation":{"ephemeral_5m_input_tokens":20,"ephemeral_1h_input_tokens":10},"output_tokens":2}}}
-{"type":"ping"}
-{"type":"message_delta","usage":{"output_tokens":50,"server_tool_use":{"web_search_requests":2}}}
-{"type":"message_stop"}`, Usage{Input: 3, CacheRead: 7, CacheWrite: 20, CacheWriteHour: 10, Output: 50, Searches: 2}},
-		{"Anthropic", `{"type":"message","usage":{"input_tokens":1,"output_tokens":1,"iterations":[{"input_tokens":100,"output_tokens":10},{"input_tokens":1,"output_tokens":1}]}}`, Usage{Input: 101, Output: 11}},
-		{"OpenAI", `{"type":"response.created","response":{"status":"in_progress"}}
-{"type":"response.completed","response":{"status":"completed","output":[{"type":"web_search_call"},{"type":"message"}],"usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":40},"output_tokens":5}}}`, Usage{Input: 60, CacheRead: 40, Output: 5, Searches: 1}},
-		{"OpenAI", `{"object":"chat.completion","choices":[],"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":40},"completion_tokens":5}}`, Usage{Input: 60, CacheRead: 40, Output: 5}},
-		{"Google", `[{"candidates":[{}],"usageMetadata":{"promptTokenCount":100}},{"candidates":[{"finishReason":"STOP","groundingMetadata":{"webSearchQueries":["a","b"]}}],"usageMetadata":{"promptTokenCount":100,"cachedContentTokenCount":40,"toolUsePromptTokenCount":5,"candidatesTokenCount":6,"thoughtsTokenCount":7}}]`, Usage{Input: 65, CacheRead: 40, Output: 13, Searches: 2}},
-	} {
-		m := providers[c.provider].meter()
-		for line := range strings.Lines(c.events) {
+	check := func(provider, events string, want Usage) {
+		m := providers[provider].meter()
+		for line := range strings.Lines(events) {
 			err := m.event(bytes.TrimSpace([]byte(line)))
 			require.True(t, err == nil, "%s: %v", line, err)
 		}
 		got, _, complete := m.usage()
-		require.True(t, got == c.want && complete, "%s: %+v, complete %v, want %+v", c.provider, got, complete, c.want)
+		require.True(t, got == want && complete, "%s: %+v, complete %v, want %+v", provider, got, complete, want)
 	}
+	check("Anthropic", `{"type":"message_start","message":{"usage":{"input_tokens":3,"cache_creation_input_tokens":30,"cache_read_input_tokens":7,"cache_creation":{"ephemeral_5m_input_tokens":20,"ephemeral_1h_input_tokens":10},"output_tokens":2}}}
+{"type":"ping"}
+{"type":"message_delta","usage":{"output_tokens":50,"server_tool_use":{"web_search_requests":2}}}
+{"type":"message_stop"}`, Usage{Input: 3, CacheRead: 7, CacheWrite: 20, CacheWriteHour: 10, Output: 50, Searches: 2})
+	check("Anthropic", `{"type":"message","usage":{"input_tokens":1,"output_tokens":1,"iterations":[{"input_tokens":100,"output_tokens":10},{"input_tokens":1,"output_tokens":1}]}}`, Usage{Input: 101, Output: 11})
+	check("OpenAI", `{"type":"response.created","response":{"status":"in_progress"}}
+{"type":"response.completed","response":{"status":"completed","output":[{"type":"web_search_call"},{"type":"message"}],"usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":40},"output_tokens":5}}}`, Usage{Input: 60, CacheRead: 40, Output: 5, Searches: 1})
+	check("OpenAI", `{"object":"chat.completion","choices":[],"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":40},"completion_tokens":5}}`, Usage{Input: 60, CacheRead: 40, Output: 5})
+	check("Google", `[{"candidates":[{}],"usageMetadata":{"promptTokenCount":100}},{"candidates":[{"finishReason":"STOP","groundingMetadata":{"webSearchQueries":["a","b"]}}],"usageMetadata":{"promptTokenCount":100,"cachedContentTokenCount":40,"toolUsePromptTokenCount":5,"candidatesTokenCount":6,"thoughtsTokenCount":7}}]`, Usage{Input: 65, CacheRead: 40, Output: 13, Searches: 2})
 }
 
 // The upper bound of a request is not less than what its response can cost.
@@ -481,27 +464,22 @@ func TestBoundsOfRequests(t *testing.T) {
 	t.Parallel()
 	prices := Prices{"m": {Input: 1, CacheWriteHour: 2, Output: 10, Search: 0.01, MaxInputTokens: 100_000, MaxOutputTokens: 5000}}
 	const overhead = promptOverhead
-	for _, c := range []struct {
-		provider, path, body string
-		prompt, output       int64
-		rounds, searches     int64
-	}{
-		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":10}`, 29 + overhead, 10, 1, 0},
-		{"Anthropic", "/v1/messages", `{"model":"m"}`, 13 + overhead, 5000, 1, 0},
-		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":900000}`, 33 + overhead, 900_000, 1, 0}, // more than the table says
-		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":10,"messages":[{"content":[{"type":"image","source":{"type":"url"}}]}]}`, 100_000, 10, 1, 0},
-		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":10,"tools":[{"type":"web_search_20250305","max_uses":20}]}`, 100_000, 10, 21, 20},
-		{"OpenAI", "/v1/chat/completions", `{"model":"m","max_completion_tokens":10,"n":3}`, 46 + overhead, 30, 1, 0},
-		{"Anthropic", "/v1/messages", `{"model":"m","max_tokens":9000000000000000000}`, 46 + overhead, 1_000_000, 1, 0},
-		{"OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"input":[{"type":"item_reference","id":"x"}]}`, 100_000, 10, 1, 0},
-		{"OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"previous_response_id":"x"}`, 100_000, 10, 1, 0},
-		{"OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"tools":[{"type":"web_search"}]}`, 100_000, 10, 11, 10},
-		{"Google", "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":10,"candidateCount":2}}`, 62 + overhead, 20, 1, 0},
-	} {
-		in := &incoming{method: http.MethodPost, path: c.path, body: []byte(c.body), limited: true, prices: prices}
-		r, err := providers[c.provider].parse(in)
-		require.True(t, err == nil, "%s: %v", c.body, err)
-		want := (bound{micros: (c.prompt*2+c.output*10)*c.rounds + c.searches*10_000, alone: c.rounds > 1})
-		require.True(t, r.bound == want, "%s costs at most %+v, want %+v", c.body, r.bound, want)
+	check := func(provider, path, body string, prompt, output, rounds, searches int64) {
+		in := &incoming{method: http.MethodPost, path: path, body: []byte(body), limited: true, prices: prices}
+		r, err := providers[provider].parse(in)
+		require.True(t, err == nil, "%s: %v", body, err)
+		want := (bound{micros: (prompt*2+output*10)*rounds + searches*10_000, alone: rounds > 1})
+		require.True(t, r.bound == want, "%s costs at most %+v, want %+v", body, r.bound, want)
 	}
+	check("Anthropic", "/v1/messages", `{"model":"m","max_tokens":10}`, 29+overhead, 10, 1, 0)
+	check("Anthropic", "/v1/messages", `{"model":"m"}`, 13+overhead, 5000, 1, 0)
+	check("Anthropic", "/v1/messages", `{"model":"m","max_tokens":900000}`, 33+overhead, 900_000, 1, 0) // more than the table says
+	check("Anthropic", "/v1/messages", `{"model":"m","max_tokens":10,"messages":[{"content":[{"type":"image","source":{"type":"url"}}]}]}`, 100_000, 10, 1, 0)
+	check("Anthropic", "/v1/messages", `{"model":"m","max_tokens":10,"tools":[{"type":"web_search_20250305","max_uses":20}]}`, 100_000, 10, 21, 20)
+	check("OpenAI", "/v1/chat/completions", `{"model":"m","max_completion_tokens":10,"n":3}`, 46+overhead, 30, 1, 0)
+	check("Anthropic", "/v1/messages", `{"model":"m","max_tokens":9000000000000000000}`, 46+overhead, 1_000_000, 1, 0)
+	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"input":[{"type":"item_reference","id":"x"}]}`, 100_000, 10, 1, 0)
+	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"previous_response_id":"x"}`, 100_000, 10, 1, 0)
+	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"tools":[{"type":"web_search"}]}`, 100_000, 10, 11, 10)
+	check("Google", "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":10,"candidateCount":2}}`, 62+overhead, 20, 1, 0)
 }

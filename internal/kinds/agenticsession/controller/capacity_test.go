@@ -135,11 +135,9 @@ func (c *crowd) wantWithinLimits() {
 	open := listOpen(c.stored, func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName != "" })
 	for _, s := range open {
 		byUser[s.User]++
-		require.True(c.t, byUser[s.User] <= int(*c.runner.Spec.Limits.MaxSessionsPerUser),
-			"user %s has %d open sessions, the limit is %d", s.User, byUser[s.User], *c.runner.Spec.Limits.MaxSessionsPerUser)
+		require.True(c.t, byUser[s.User] <= int(*c.runner.Spec.Limits.MaxSessionsPerUser), "user %s has %d", s.User, byUser[s.User])
 	}
-	require.True(c.t, len(open) <= int(*c.runner.Spec.Limits.MaxSessions),
-		"%d sessions are open, the limit is %d", len(open), *c.runner.Spec.Limits.MaxSessions)
+	require.True(c.t, len(open) <= int(*c.runner.Spec.Limits.MaxSessions), "%d sessions are open", len(open))
 }
 
 // kill replaces the operator by one that remembers nothing. Of its unanswered writes, each is stored or not. The cache of
@@ -226,22 +224,16 @@ func TestSessionsAreIndexedUnlessTheyAreAtRest(t *testing.T) {
 	running.Status.Attempt.JobName, running.Status.Attempt.Runner = "job", "earlier"
 	fresh := &v1alpha1.AgenticSession{}
 	fresh.Spec.Runner = "default"
-	for title, test := range map[string]struct {
-		s    *v1alpha1.AgenticSession
-		want string
-	}{
-		"new":                    {fresh, "default"},
-		"running":                {running, "earlier"},
-		"completed":              {ended(v1alpha1.RunCompleted, "", false, "1"), ""},
-		"failed":                 {ended(v1alpha1.RunFailed, "", false, "1"), ""},
-		"another run requested":  {ended(v1alpha1.RunFailed, "", false, "2"), "default"},
-		"to be retried":          {ended(v1alpha1.RunRetried, "", false, "1"), "default"},
-		"stopped":                {ended(v1alpha1.RunStopped, v1alpha1.StopUser, true, "1"), ""},
-		"to be resumed":          {ended(v1alpha1.RunStopped, v1alpha1.StopUser, false, "1"), "default"},
-		"stopped for inactivity": {ended(v1alpha1.RunStopped, v1alpha1.StopInactivity, false, "1"), ""},
-	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, test.want, contendedRunner(test.s))
-		})
+	check := func(title string, s *v1alpha1.AgenticSession, want string) {
+		t.Run(title, func(t *testing.T) { require.Equal(t, want, contendedRunner(s)) })
 	}
+	check("new", fresh, "default")
+	check("running", running, "earlier")
+	check("completed", ended(v1alpha1.RunCompleted, "", false, "1"), "")
+	check("failed", ended(v1alpha1.RunFailed, "", false, "1"), "")
+	check("another run requested", ended(v1alpha1.RunFailed, "", false, "2"), "default")
+	check("to be retried", ended(v1alpha1.RunRetried, "", false, "1"), "default")
+	check("stopped", ended(v1alpha1.RunStopped, v1alpha1.StopUser, true, "1"), "")
+	check("to be resumed", ended(v1alpha1.RunStopped, v1alpha1.StopUser, false, "1"), "default")
+	check("stopped for inactivity", ended(v1alpha1.RunStopped, v1alpha1.StopInactivity, false, "1"), "")
 }

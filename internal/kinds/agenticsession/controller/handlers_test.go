@@ -4,25 +4,36 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -61,6 +72,12 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 	require.True(t, podsOf(s) == 0, "the Pod is kept after its attempt ended")
 }
 
+func newChildren(objects ...client.Object) client.WithWatch {
+	byUID := func(o client.Object) []string { return []string{o.GetLabels()[agenticsession.LabelSessionUID]} }
+	return fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).
+		WithIndex(&batchv1.Job{}, uidIndex, byUID).WithIndex(&corev1.Pod{}, uidIndex, byUID).Build()
+}
+
 func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
 	metadata := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{agenticsession.LabelSessionUID: "1"}}
@@ -68,35 +85,27 @@ func TestDeletionIsMeasuredUntilLastJobAndPodAreDeleted(t *testing.T) {
 	job, pod := &batchv1.Job{ObjectMeta: metadata("job")}, &corev1.Pod{ObjectMeta: metadata("pod")}
 	deletionTime := time.Unix(1e9, 0)
 	inForeground := new(metav1.NewTime(deletionTime.Add(-time.Minute)))
-	for title, test := range map[string]struct {
-		deleted  *metav1.Time
-		existing []client.Object
-		want     []time.Duration
-	}{
-		"a Job and its Pod are deleted one after the other": {nil, []client.Object{job, pod}, []time.Duration{2 * time.Second}},
-		"a session without a Job":                           {nil, nil, nil},
-		"a session deleted in the foreground":               {inForeground, nil, []time.Duration{time.Minute}},
-	} {
+	check := func(title string, deleted *metav1.Time, existing []client.Object, want []time.Duration) {
 		t.Run(title, func(t *testing.T) {
 			now := testingclock.NewFakePassiveClock(deletionTime)
-			byUID := func(o client.Object) []string { return []string{o.GetLabels()[agenticsession.LabelSessionUID]} }
-			children := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.existing...).
-				WithIndex(&batchv1.Job{}, uidIndex, byUID).WithIndex(&corev1.Pod{}, uidIndex, byUID).Build()
+			children := newChildren(existing...)
 			d := newDeletionTracker(children, now)
 			var durations []time.Duration
 			d.observeDuration = func(duration time.Duration) { durations = append(durations, duration) }
 			d.sessionDeleted(t.Context(), &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{
-				Name: "fix", Namespace: "ns", UID: "1", DeletionTimestamp: test.deleted,
+				Name: "fix", Namespace: "ns", UID: "1", DeletionTimestamp: deleted,
 			}})
-			for i, object := range test.existing {
+			for i, object := range existing {
 				now.SetTime(deletionTime.Add(time.Duration(i+1) * time.Second))
 				require.NoError(t, children.Delete(t.Context(), object.DeepCopyObject().(client.Object)))
 				d.childDeleted(t.Context(), object)
 			}
-			require.True(t, slices.Equal(durations, test.want) && len(d.deletedSince) == 0,
-				"measured %v, want %v; %d sessions are still tracked", durations, test.want, len(d.deletedSince))
+			require.True(t, slices.Equal(durations, want) && len(d.deletedSince) == 0, "measured %v, want %v; tracked: %v", durations, want, d.deletedSince)
 		})
 	}
+	check("a Job and its Pod are deleted one after the other", nil, []client.Object{job, pod}, []time.Duration{2 * time.Second})
+	check("a session without a Job", nil, nil, nil)
+	check("a session deleted in the foreground", inForeground, nil, []time.Duration{time.Minute})
 }
 
 // staleCache lists the objects of another client.
@@ -121,49 +130,35 @@ func TestJobsAndPodsOfADeletedSessionAreDeletedIfTheyBelongToIt(t *testing.T) {
 		}
 		return o
 	}
-	ofSession := func(name string) client.Object { return object(&batchv1.Job{}, name, "AgenticSession", "1") }
-	ofJob := func(name string, job types.UID) client.Object { return object(&corev1.Pod{}, name, "Job", job) }
-	for title, row := range map[string]struct {
-		cached []client.Object
-		// changed are objects that are not stored as they are cached.
-		changed []client.Object
-		left    []string
-		retries bool
-	}{
-		"a Job and its Pod":                           {cached: []client.Object{ofSession("job"), ofJob("pod", "job")}},
-		"a Pod whose Job is deleted already":          {cached: []client.Object{ofJob("pod", "job")}},
-		"objects of others with the label":            {cached: []client.Object{object(&batchv1.Job{}, "job", "AgenticSession", "2"), ofJob("pod", "job")}, left: []string{"job", "pod"}},
-		"a Pod without an owner":                      {cached: []client.Object{object(&corev1.Pod{}, "pod", "", "")}, left: []string{"pod"}},
-		"a Job that lost its owner since it was read": {cached: []client.Object{ofSession("job"), ofJob("pod", "job")}, changed: []client.Object{object(&batchv1.Job{}, "job", "", "")}, left: []string{"job", "pod"}, retries: true},
-		"a session without objects":                   {},
-	} {
+	job := func() client.Object { return object(&batchv1.Job{}, "job", "AgenticSession", "1") }
+	pod := func() client.Object { return object(&corev1.Pod{}, "pod", "Job", "job") }
+	// changed are objects that are not stored as they are cached.
+	check := func(title string, cached, changed []client.Object, want ...string) {
 		t.Run(title, func(t *testing.T) {
-			builder := func() *fake.ClientBuilder {
-				b := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
-				byUID := func(o client.Object) []string { return []string{o.GetLabels()[agenticsession.LabelSessionUID]} }
-				return b.WithIndex(&batchv1.Job{}, uidIndex, byUID).WithIndex(&corev1.Pod{}, uidIndex, byUID).WithObjects(row.cached...)
+			stored := newChildren(cached...)
+			for _, object := range changed {
+				require.NoError(t, stored.Update(t.Context(), object))
 			}
-			cached, stored := builder().Build(), builder().Build()
-			for _, changed := range row.changed {
-				require.NoError(t, stored.Update(t.Context(), changed))
-			}
-			r := &Reconciler{Clients: kube.Clients{Client: stored}, options: Options{Children: staleCache{stored: cached}}}
+			r := &Reconciler{Clients: kube.Clients{Client: stored}, options: Options{Children: staleCache{stored: newChildren(cached...)}}}
 			for range 2 { // twice: the second time finds what the cache still shows
 				result, err := r.remove(t.Context(), deletedSession{"ns", "1"})
-				require.True(t, err == nil && (result.RequeueAfter > 0) == row.retries, "result %+v, error %v", result, err)
+				require.True(t, err == nil && (result.RequeueAfter > 0) == (len(changed) > 0), "result %+v, error %v", result, err)
 			}
 			var left []string
-			jobs, pods := &batchv1.JobList{}, &corev1.PodList{}
-			require.NoError(t, errors.Join(stored.List(t.Context(), jobs), stored.List(t.Context(), pods)))
-			for i := range jobs.Items {
-				left = append(left, jobs.Items[i].Name)
+			for _, o := range cached {
+				if stored.Get(t.Context(), client.ObjectKeyFromObject(o), o) == nil {
+					left = append(left, o.GetName())
+				}
 			}
-			for i := range pods.Items {
-				left = append(left, pods.Items[i].Name)
-			}
-			require.True(t, slices.Equal(left, row.left), "%v are left, want %v", left, row.left)
+			require.True(t, slices.Equal(left, want), "%v are left, want %v", left, want)
 		})
 	}
+	check("a Job and its Pod", []client.Object{job(), pod()}, nil)
+	check("a Pod whose Job is deleted already", []client.Object{pod()}, nil)
+	check("objects of others with the label", []client.Object{object(&batchv1.Job{}, "job", "AgenticSession", "2"), pod()}, nil, "job", "pod")
+	check("a Pod without an owner", []client.Object{object(&corev1.Pod{}, "pod", "", "")}, nil, "pod")
+	check("a Job that lost its owner since it was read", []client.Object{job(), pod()}, []client.Object{object(&batchv1.Job{}, "job", "", "")}, "job", "pod")
+	check("a session without objects", nil, nil)
 }
 
 func newSessionInWorkspace(name string, uid types.UID) *v1alpha1.AgenticSession {
@@ -231,27 +226,20 @@ func TestCostIsReconciledAtOnceOnlyIfItReachesTheLimit(t *testing.T) {
 	s.Status.TotalCostUSD, s.Status.Attempt.CostUSD = new(v1alpha1.Number("1.5")), new(v1alpha1.Number("0.5"))
 	r.setRemainingCost(&agenticsession.Observation{Session: s})
 	before := newTestLease("")
-	write := func(cost string) (now, later int) {
+	write := func(cost string, now, later int) {
+		t.Helper()
 		after := newTestLease(cost)
 		r.eventHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 		before = after
-		return queue.now, len(queue.later)
+		require.True(t, queue.now == now && len(queue.later) == later, "%d now and %d later", queue.now, len(queue.later))
 	}
-	for i, step := range []struct {
-		cost       string
-		now, later int
-	}{
-		{"fix-r1-a1=0.9", 0, 1},
-		{"fix-r1-a1=0.9", 0, 1},
-		{"fix-r1-a1=0.5", 0, 1}, // the highest one counts
-		{"fix-r1-a1=0.99", 0, 2},
-		{"fix-r1-a1=1", 1, 2},
-		{"fix-r1-a1=1", 1, 2},
-		{"fix-r1-a1=1.1", 2, 2},
-	} {
-		now, later := write(step.cost)
-		require.True(t, now == step.now && later == step.later, "step %d, %s: %d now and %d later", i, step.cost, now, later)
-	}
+	write("fix-r1-a1=0.9", 0, 1)
+	write("fix-r1-a1=0.9", 0, 1)
+	write("fix-r1-a1=0.5", 0, 1) // the highest one counts
+	write("fix-r1-a1=0.99", 0, 2)
+	write("fix-r1-a1=1", 1, 2)
+	write("fix-r1-a1=1", 1, 2)
+	write("fix-r1-a1=1.1", 2, 2)
 	require.Equal(t, "1.1", r.newest(newTestLease("fix-r1-a1=0.1")).cost.USD)
 }
 
@@ -269,4 +257,136 @@ func TestAddedCostIsCountedOnce(t *testing.T) {
 	}
 	runner := &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "counted", Name: "default"}}
 	require.Equal(t, 2.25, testutil.ToFloat64(costTotal.Of(runner)))
+}
+
+func TestChildObjectsAreCreatedBeforeTheyAreRead(t *testing.T) {
+	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "fix", Namespace: "ns", UID: "1"}}
+	metadata := func(uid string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: "fix-session", Namespace: "ns", Labels: map[string]string{agenticsession.LabelSessionUID: uid}}
+	}
+	account := func(uid string) *corev1.ServiceAccount {
+		return &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metadata(uid)}
+	}
+	policy := &networkingv1.NetworkPolicy{TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}, ObjectMeta: metadata("1")}
+	check := func(title string, attempt int32, existing []client.Object, quotaExceeded bool, object decision.Object, want string, wantRefusal decision.Class) {
+		t.Run(title, func(t *testing.T) {
+			var requests []string
+			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(existing...).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					if requests = append(requests, "create"); quotaExceeded {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, object.GetName(), errors.New("exceeded quota: all"))
+					}
+					return c.Create(ctx, object, options...)
+				},
+				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+					requests = append(requests, "apply")
+					return nil
+				},
+			}).Build()
+			live := interceptor.NewClient(c, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					requests = append(requests, "get")
+					return c.Get(ctx, key, object, options...)
+				},
+			})
+			r := &Reconciler{Clients: kube.Clients{Client: c, Live: live}, options: Options{Children: emptyCache{}}}
+			now := s.DeepCopy()
+			now.Status.Attempt.Attempt = attempt
+			refusal, err := r.applyObject(t.Context(), now, object)
+			require.NoError(t, err)
+			require.Equal(t, want, strings.Join(requests, " "))
+			require.Equal(t, wantRefusal, ptr.Deref(refusal, decision.Refusal{}).Class)
+		})
+	}
+	check("no object exists", 1, nil, false, account("1"), "create", "")
+	check("an operator that crashed created it", 1, []client.Object{account("1")}, false, account("1"), "create get apply", "")
+	check("a quota is exceeded and the object exists", 1, []client.Object{account("1")}, true, account("1"), "create get apply", "")
+	check("a quota is exceeded", 1, nil, true, account("1"), "create get", decision.QuotaExceeded)
+	check("another owner has the name", 1, []client.Object{account("2")}, false, account("1"), "create get", decision.AlreadyExists)
+	check("a later attempt reads first", 2, []client.Object{account("1")}, false, account("1"), "get apply", "")
+	check("an object whose fields may be removed is read first", 1, nil, false, policy, "get apply", "")
+}
+
+// emptyCache is a cache without objects.
+type emptyCache struct{ cache.Cache }
+
+func (emptyCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func TestKnownAddressesOfTheAPIServerRemainUntilOthersAreRead(t *testing.T) {
+	var failure error
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: apiServerName.Namespace, Name: apiServerName.Name},
+		Spec:       corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Port: 443}}},
+	}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: service.ObjectMeta}
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(service, slice).Build()
+	unreliable := interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if failure != nil {
+				return failure
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	server := newAPIServer(unreliable)
+	refresh := func(wantChanged, wantErr bool, want string) {
+		t.Helper()
+		changed, err := server.refresh(t.Context())
+		rules, _ := server.rules(t.Context())
+		require.True(t, changed == wantChanged && (err != nil) == wantErr && len(rules) == 1 && rules[0].To[0].IPBlock.CIDR == want,
+			"changed: %t, error %v, rules %v; want %t, error: %t, %s", changed, err, rules, wantChanged, wantErr, want)
+	}
+
+	failure = apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	rules, err := newAPIServer(unreliable).rules(t.Context())
+	require.True(t, err == nil && len(rules) == 0, "without the permission to read them, a session waits: %v, %v", rules, err)
+	failure = errors.New("unreachable")
+	_, err = server.rules(t.Context())
+	require.True(t, err != nil, "a session starts without the addresses although the API server has only failed to return them")
+	failure = nil
+	refresh(false, false, "10.96.0.1/32")
+	for _, failure = range []error{errors.New("unreachable"), apierrors.NewForbidden(schema.GroupResource{}, "", nil)} {
+		refresh(false, true, "10.96.0.1/32")
+	}
+	failure = nil
+	service.Spec.ClusterIPs = []string{"10.96.0.2"}
+	require.NoError(t, c.Update(t.Context(), service))
+	refresh(true, false, "10.96.0.2/32")
+	refresh(false, false, "10.96.0.2/32")
+}
+
+func TestALargeSessionIsCachedWithoutItsInputs(t *testing.T) {
+	text := strings.Repeat("x", kube.LargeBytes)
+	newSession := func() *v1alpha1.AgenticSession {
+		s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fix"}}
+		s.Spec.Runner, s.Spec.UserContext, s.Spec.Workspace = "default", &v1alpha1.UserContext{UserID: "ann"}, &v1alpha1.WorkspaceClaim{}
+		s.Status.Phase = v1alpha1.SessionRunning
+		return s
+	}
+	type spec = v1alpha1.AgenticSessionSpec
+	for title, enlarge := range map[string]func(s *spec){
+		"prompt": func(s *spec) { s.Prompt = text + "x" },
+		"variables": func(s *spec) {
+			s.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"A": v1alpha1.EnvironmentValue(text)}
+		},
+		"repos": func(s *spec) {
+			s.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: v1alpha1.GitURL(text), Branch: "main"}}}
+		},
+		"tool servers": func(s *spec) {
+			s.Agent.MCPServers.Custom = map[string]apiextensionsv1.JSON{"a": {Raw: []byte(`"` + text + `"`)}}
+		},
+		"disabled tool servers": func(s *spec) { s.Agent.MCPServers.Disabled = []string{text, "a"} },
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newSession()
+			enlarge(&s.Spec)
+			trimmed, err := TrimSession(s)
+			require.NoError(t, err)
+			got := trimmed.(*v1alpha1.AgenticSession)
+			diff := cmp.Diff(newSession().Spec, got.Spec)
+			require.True(t, diff == "" && got.Status.Phase == v1alpha1.SessionRunning, "phase %s, spec (-want, +got):\n%s", got.Status.Phase, diff)
+		})
+	}
 }

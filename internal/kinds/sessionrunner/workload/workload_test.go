@@ -44,8 +44,7 @@ func TestChangedConfigurationIsANewRevision(t *testing.T) {
 	first := newProxy("api.example.com")
 	hash := func(p *Proxy) string { return p.Deployment().Spec.Template.Spec.Containers[0].Args[2] }
 	config, _ := first.Dependents(&appsv1.Deployment{})[1].(*corev1.ConfigMap)
-	require.True(t, hash(first) == "--config-hash="+decision.HexDigest([]byte(config.Data[configKey]), 64),
-		"the hash %s is not that of the ConfigMap", hash(first))
+	require.True(t, hash(first) == "--config-hash="+decision.HexDigest([]byte(config.Data[configKey]), 64), "not that of the ConfigMap")
 	require.True(t, hash(first) == hash(newProxy("api.example.com:443", "api.example.com")), "the same hosts in another form are another revision")
 	key, network := newProxy("api.example.com"), newProxy("api.example.com")
 	key.PublicKeys, network.Network.ClusterNetworks = "other", []netip.Prefix{netip.MustParsePrefix("34.0.0.0/8")}
@@ -81,22 +80,17 @@ func TestProxyIsReadyWhenAllItsPodsHaveTheConfiguration(t *testing.T) {
 	service := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9"}}
 	type status = appsv1.DeploymentStatus
 	complete := status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}
-	for title, test := range map[string]struct {
-		status  status
-		service *corev1.Service
-		want    metav1.ConditionStatus
-	}{
-		"complete":             {complete, service, metav1.ConditionTrue},
-		"not observed":         {status{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, service, metav1.ConditionFalse},
-		"an old Pod":           {status{ObservedGeneration: 3, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 2}, service, metav1.ConditionFalse},
-		"a Pod is not updated": {status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2}, service, metav1.ConditionFalse},
-		"a Pod is not ready":   {status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}, service, metav1.ConditionFalse},
-		"no address":           {complete, &corev1.Service{}, metav1.ConditionFalse},
-		"no Service":           {complete, nil, metav1.ConditionFalse},
-	} {
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Status: test.status}
-		got := StateOf(deployment, test.service)
-		require.True(t, got.Status == test.want, "%s: %+v", title, got)
+	check := func(title string, status status, service *corev1.Service, want metav1.ConditionStatus) {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Status: status}
+		got := StateOf(deployment, service)
+		require.True(t, got.Status == want, "%s: %+v", title, got)
 	}
+	check("complete", complete, service, metav1.ConditionTrue)
+	check("not observed", status{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, service, metav1.ConditionFalse)
+	check("an old Pod", status{ObservedGeneration: 3, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 2}, service, metav1.ConditionFalse)
+	check("a Pod is not updated", status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2}, service, metav1.ConditionFalse)
+	check("a Pod is not ready", status{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}, service, metav1.ConditionFalse)
+	check("no address", complete, &corev1.Service{}, metav1.ConditionFalse)
+	check("no Service", complete, nil, metav1.ConditionFalse)
 	require.Equal(t, "[fd00::9]:3128", Address(&corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "fd00::9"}}))
 }

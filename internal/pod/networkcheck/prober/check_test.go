@@ -6,11 +6,10 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/yardmaster/yardmaster/internal/pod/networkcheck"
 	"github.com/yardmaster/yardmaster/test/background"
@@ -24,7 +23,6 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 // testTimeout bounds what takes milliseconds on an idle machine.
 const testTimeout = 5 * time.Minute
 
-// startServer starts the operator's listeners, and returns their ports.
 func startServer(t *testing.T) (control, denied uint16) {
 	t.Helper()
 	control, denied = ports.Reserve(t).Port(), ports.Reserve(t).Port()
@@ -59,31 +57,26 @@ func TestPoliciesAreEnforcedIfOnlyTheControlPortReplies(t *testing.T) {
 	defer mesh.Close()
 	silent, closed := portOf(mesh), ports.Reserve(t).Port()
 	others := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::ffff:127.0.0.3"), loopback} // nothing listens on the first two
-	for title, row := range map[string]struct {
-		want            networkcheck.Result
-		control, denied uint16
-		addresses       []netip.Addr
-	}{
-		"only the control port": {networkcheck.Enforced, control, closed, nil},
-		"both":                  {networkcheck.NotEnforced, control, denied, nil},
-		"neither":               {networkcheck.Unknown, closed, closed, nil},
-		"only the denied port":  {networkcheck.Unknown, closed, denied, nil},
-		"the denied port accepts without a greeting":  {networkcheck.Enforced, control, silent, nil},
-		"the control port accepts without a greeting": {networkcheck.Unknown, silent, control, nil},
-		"one of several addresses":                    {networkcheck.Enforced, control, closed, others},
-		"both, of one of several addresses":           {networkcheck.NotEnforced, control, denied, others},
-	} {
+	check := func(title string, want networkcheck.Result, control, denied uint16, addresses []netip.Addr) {
 		t.Run(title, func(t *testing.T) {
-			duration, o := testTimeout, Options{ControlPort: row.control, DeniedPort: row.denied, Addresses: row.addresses}
-			if row.want == networkcheck.NotEnforced {
+			duration, o := testTimeout, Options{ControlPort: control, DeniedPort: denied, Addresses: addresses}
+			if want == networkcheck.NotEnforced {
 				o.deniedTimeout = testTimeout
 			}
-			if row.want == networkcheck.Unknown {
+			if want == networkcheck.Unknown {
 				duration, o.EnforceTimeout = time.Second, time.Minute
 			}
-			wantResult(t, row.want, duration, o)
+			wantResult(t, want, duration, o)
 		})
 	}
+	check("only the control port", networkcheck.Enforced, control, closed, nil)
+	check("both", networkcheck.NotEnforced, control, denied, nil)
+	check("neither", networkcheck.Unknown, closed, closed, nil)
+	check("only the denied port", networkcheck.Unknown, closed, denied, nil)
+	check("the denied port accepts without a greeting", networkcheck.Enforced, control, silent, nil)
+	check("the control port accepts without a greeting", networkcheck.Unknown, silent, control, nil)
+	check("one of several addresses", networkcheck.Enforced, control, closed, others)
+	check("both, of one of several addresses", networkcheck.NotEnforced, control, denied, others)
 }
 
 func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
@@ -108,25 +101,18 @@ func TestANetworkHasTimeToEnforceThePoliciesOfANewPod(t *testing.T) {
 }
 
 func TestTheCommandReportsTheResultByItsExitCode(t *testing.T) {
-	for name, test := range map[string]struct {
-		args     []string
-		wantExit int
-		want     string
-		wantErr  bool
-	}{
-		"unknown":         {[]string{"--address=127.0.0.9", "--timeout=1ms"}, networkcheck.ExitUnknown, "cannot be reached", false},
-		"report only":     {[]string{"--address=127.0.0.9", "--timeout=1ms", "--report-only"}, 0, "cannot be reached", false},
-		"no address":      {nil, 1, "", true},
-		"invalid address": {[]string{"--address=example.com"}, 1, "invalid value", true},
-		"arguments":       {[]string{"--address=127.0.0.9", "x"}, 1, "", true},
-	} {
+	check := func(name string, args []string, wantExit int, want string, wantErr bool) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			exit, err := Run(t.Context(), test.args, &out)
-			require.True(t, exit == test.wantExit && (err != nil) == test.wantErr && strings.Contains(out.String(), test.want),
-				"exit code %d, error %v, output %q", exit, err, &out)
+			exit, err := Run(t.Context(), args, &out)
+			require.True(t, exit == wantExit && (err != nil) == wantErr && strings.Contains(out.String(), want), "%d, %v, %q", exit, err, &out)
 		})
 	}
+	check("unknown", []string{"--address=127.0.0.9", "--timeout=1ms"}, networkcheck.ExitUnknown, "cannot be reached", false)
+	check("report only", []string{"--address=127.0.0.9", "--timeout=1ms", "--report-only"}, 0, "cannot be reached", false)
+	check("no address", nil, 1, "", true)
+	check("invalid address", []string{"--address=example.com"}, 1, "invalid value", true)
+	check("arguments", []string{"--address=127.0.0.9", "x"}, 1, "", true)
 }
 
 // An operator that starts or stops refuses connections to the denied port.
@@ -180,22 +166,15 @@ func TestTheResolverUsesTheLastAddressesWhileLookupsFail(t *testing.T) {
 	r := NewResolver("service")
 	r.now = func() time.Time { return now }
 	r.lookup = func(context.Context, string, string) ([]netip.Addr, error) { lookups++; return answer, failure }
-	for _, step := range []struct {
-		name        string
-		after       time.Duration
-		failure     error
-		want        []netip.Addr
-		wantLookups int
-	}{
-		{"a failure before the first answer", 0, errors.New("no server"), nil, 1},
-		{"at once after that", time.Second, nil, nil, 1},
-		{"the first answer", failureAge, nil, []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, 2},
-		{"while it is new", addressesAge / 2, nil, []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, 2},
-		{"a failure later", addressesAge, errors.New("no server"), []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, 3},
-	} {
-		now, failure = now.Add(step.after), step.failure
-		if diff := cmp.Diff(step.want, r.Addresses(t.Context()), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || lookups != step.wantLookups {
-			t.Errorf("%s: %d lookups, want %d; addresses (-want +got):\n%s", step.name, lookups, step.wantLookups, diff)
-		}
+	check := func(name string, after time.Duration, fails error, want []netip.Addr, wantLookups int) {
+		now, failure = now.Add(after), fails
+		got := r.Addresses(t.Context())
+		require.True(t, slices.Equal(got, want) && lookups == wantLookups, "%s: %v after %d lookups", name, got, lookups)
 	}
+	known := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
+	check("a failure before the first answer", 0, errors.New("no server"), nil, 1)
+	check("at once after that", time.Second, nil, nil, 1)
+	check("the first answer", failureAge, nil, known, 2)
+	check("while it is new", addressesAge/2, nil, known, 2)
+	check("a failure later", addressesAge, errors.New("no server"), known, 3)
 }
