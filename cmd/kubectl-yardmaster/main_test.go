@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestPluginIsAtMost45MB(t *testing.T) {
@@ -12,14 +14,9 @@ func TestPluginIsAtMost45MB(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "kubectl-yardmaster")
 	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	output, err := build.CombinedOutput()
+	require.True(t, err == nil, "%v\n%s", err, output)
 	info, err := os.Stat(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Size() > limit {
-		t.Errorf("the plugin has %d bytes, want at most %d: package plugin imports a package that brings too much", info.Size(), limit)
-	}
+	require.NoError(t, err)
+	require.True(t, info.Size() <= limit, "the plugin has %d bytes: package plugin imports a package that brings too much", info.Size())
 }

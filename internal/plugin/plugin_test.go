@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,13 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,9 +37,9 @@ import (
 
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newFakeClient returns a client for a cluster with these objects.
+const outcome = "exit code %d, stdout %q, stderr %q"
+
 func newFakeClient(t *testing.T, objects ...client.Object) client.WithWatch {
-	t.Helper()
 	scheme, err := newClientScheme()
 	require.NoError(t, err)
 	byInvolvedObject := func(object client.Object) []string {
@@ -46,17 +51,14 @@ func newFakeClient(t *testing.T, objects ...client.Object) client.WithWatch {
 
 // runPlugin runs the plugin for a cluster with these objects. Its kubeconfig selects namespace a.
 func runPlugin(t *testing.T, args string, objects ...client.Object) (code int, out, errOut string) {
-	t.Helper()
 	return runPluginWith(t, args, newFakeClient(t, objects...))
 }
 
 func runPluginWith(t *testing.T, args string, c client.WithWatch) (code int, out, errOut string) {
-	t.Helper()
 	return runPluginArgs(t, strings.Fields(args), c)
 }
 
 func runPluginArgs(t *testing.T, words []string, c client.WithWatch) (code int, out, errOut string) {
-	t.Helper()
 	t.Setenv("KUBECONFIG", writeKubeconfig(t))
 	var stdout, stderr bytes.Buffer
 	code = runCommand(t.Context(), words, &environment{
@@ -71,7 +73,6 @@ func runPluginArgs(t *testing.T, words []string, c client.WithWatch) (code int, 
 }
 
 func writeKubeconfig(t *testing.T) string {
-	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
@@ -100,6 +101,7 @@ func TestCommandsRejectInvalidArguments(t *testing.T) {
 		"seq nothing":                            `unknown command "nothing"`,
 		"seq list --color=red":                   `invalid --color "red": must be one of auto, always, never`,
 		"seq logs etl --step=extract":            `sequentialjobs.yardmaster.dev "etl" not found`,
+		"seq logs known --step=transform":        `invalid --step "transform": must be one of extract, load`,
 		"seq create":                             "accepts 1 arg(s), received 0",
 		"seq create etl":                         "set --image and at least one --step",
 		"seq create etl --image x --step load":   `invalid --step "load": must be NAME=SCRIPT`,
@@ -142,9 +144,9 @@ func TestCommandsRejectInvalidArguments(t *testing.T) {
 			`invalid duration "7x": use a value such as 90m, 12h or 7d`,
 	} {
 		t.Run(args, func(t *testing.T) {
-			code, out, errOut := runPlugin(t, args)
+			code, out, errOut := runPlugin(t, args, failedSequence("known"))
 			require.True(t, code == exitError && out == "" && strings.HasPrefix(errOut, "error: ") && strings.Contains(errOut, want) && strings.Count(errOut, "\n") == 1,
-				"exit code %d, stdout %q, stderr %q", code, out, errOut)
+				outcome, code, out, errOut)
 		})
 	}
 }
@@ -169,13 +171,11 @@ func TestNoCommandOverwritesAConcurrentChange(t *testing.T) {
 				},
 			})
 			code, out, errOut := runPluginWith(t, args, c)
-			if code != exitError || out != "" || !strings.Contains(errOut, object.GetName()+" was changed by someone else at the same time; nothing was written") {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-			}
+			refusal := object.GetName() + " was changed by someone else at the same time; nothing was written"
+			require.True(t, code == exitError && out == "" && strings.Contains(errOut, refusal), outcome, code, out, errOut)
 			version := changed.GetResourceVersion()
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), changed); err != nil || changed.GetResourceVersion() != version {
-				t.Errorf("the command wrote %+v: %v", changed, err)
-			}
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(object), changed)
+			require.True(t, err == nil && changed.GetResourceVersion() == version, "the command wrote %+v: %v", changed, err)
 		})
 	}
 }
@@ -219,9 +219,7 @@ func TestLists(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, args, sequence, failedSequence("backup"), queue, natsQueue("video"), manualPool("mailers", 3),
 				agenticSession("tidy", v1alpha1.SessionCompleted))
-			if code != exitSuccess || !strings.Contains(out, row.want) || row.not != "" && strings.Contains(out, row.not) {
-				t.Errorf("exit code %d:\n%s", code, out)
-			}
+			require.True(t, code == exitSuccess && strings.Contains(out, row.want) && (row.not == "" || !strings.Contains(out, row.not)), "%d:\n%s", code, out)
 			require.Equal(t, row.errOut, errOut)
 		})
 	}
@@ -230,20 +228,16 @@ func TestLists(t *testing.T) {
 func TestCreateFromArguments(t *testing.T) {
 	c := newClientOf(t, "ada")
 	words := []string{"seq", "create", "etl", "--image", "busybox:1.37", "--step", "extract=curl -o x example.org", "--step", "load=wc x"}
-	if code, _, errOut := runPluginArgs(t, words, c); code != exitSuccess {
-		t.Fatalf("exit code %d, stderr %q", code, errOut)
-	}
+	code, _, errOut := runPluginArgs(t, words, c)
+	require.True(t, code == exitSuccess, "exit code %d, stderr %q", code, errOut)
 	sj := &v1alpha1.SequentialJob{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "etl"}, sj))
 	require.Equal(t, "busybox:1.37", sj.Spec.Template.Spec.Containers[0].Image)
-	require.True(t, len(sj.Spec.Containers) == 2 && sj.Spec.Containers[1].Name == "load" && sj.Spec.Containers[1].Command[2] == "wc x",
-		"steps %+v", sj.Spec.Containers)
-
+	require.True(t, len(sj.Spec.Containers) == 2 && sj.Spec.Containers[1].Name == "load" && sj.Spec.Containers[1].Command[2] == "wc x", "%+v", sj)
 	prompt := filepath.Join(t.TempDir(), "prompt.md")
 	require.NoError(t, os.WriteFile(prompt, []byte("Fix the failing test.\n"), 0o600))
-	if code, _, errOut := runPluginWith(t, "session create fix --runner small --prompt-file "+prompt, c); code != exitSuccess {
-		t.Fatalf("exit code %d, stderr %q", code, errOut)
-	}
+	code, _, errOut = runPluginWith(t, "session create fix --runner small --prompt-file "+prompt, c)
+	require.True(t, code == exitSuccess, "exit code %d, stderr %q", code, errOut)
 	s := &v1alpha1.AgenticSession{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "fix"}, s))
 	require.True(t, s.Spec.Prompt == "Fix the failing test.\n" && s.Spec.Runner == "small" && s.Spec.UserContext != nil && s.Spec.UserContext.UserID == "ada",
@@ -254,12 +248,10 @@ func TestFilesAndStandardInputAreReadUpToALimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("12345"), 0o600))
 	for _, name := range []string{"-", path} {
-		if got, err := readFile(name, strings.NewReader("12345"), 5); err != nil || string(got) != "12345" {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
-		if _, err := readFile(name, strings.NewReader("12345"), 4); err == nil || !strings.Contains(err.Error(), name+" has more than 4 bytes") {
-			t.Errorf("%s: error %v", name, err)
-		}
+		got, err := readFile(name, strings.NewReader("12345"), 5)
+		require.True(t, err == nil && string(got) == "12345", "%s: %q, %v", name, got, err)
+		_, err = readFile(name, strings.NewReader("12345"), 4)
+		require.True(t, err != nil && strings.Contains(err.Error(), name+" has more than 4 bytes"), "%s: error %v", name, err)
 	}
 }
 
@@ -278,8 +270,7 @@ func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
 		"an error of several lines":    {errors.New("one\ntwo"), []string{"one two"}},
 		"a kind that is not installed": {noKind("SequentialJob"), []string{notInstalledMessage}},
 		"one kind that is not installed": {
-			noKind("Queue"),
-			[]string{"the API server does not serve the kind Queue of yardmaster.dev: install its CustomResourceDefinition"},
+			noKind("Queue"), []string{"the API server does not serve the kind Queue of yardmaster.dev: install its CustomResourceDefinition"},
 		},
 		"a resource that is not installed": {&meta.NoResourceMatchError{}, []string{notInstalledMessage}},
 		"repeated errors":                  {errors.Join(&meta.NoResourceMatchError{}, &meta.NoResourceMatchError{}), []string{notInstalledMessage}},
@@ -290,18 +281,13 @@ func TestErrorsAreLinesThatSayWhatToDo(t *testing.T) {
 				"cannot connect to the API server https://10.0.0.1:6443: connection refused; check the context with kubectl config current-context",
 			},
 		},
-		"no cluster is configured": {
-			clientcmd.ErrEmptyConfig, []string{"no cluster is configured: set --kubeconfig, or the environment variable KUBECONFIG"},
-		},
+		"no cluster": {clientcmd.ErrEmptyConfig, []string{"no cluster is configured: set --kubeconfig, or the environment variable KUBECONFIG"}},
 		"the credentials are not accepted": {
 			apierrors.NewUnauthorized("token expired"),
-			[]string{"the API server does not accept your credentials: " +
-				"log in again, or check the user of the context with kubectl config view --minify"},
+			[]string{"the API server does not accept your credentials: log in again, or check the user of the context with kubectl config view --minify"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, describeError(row.err))
-		})
+		t.Run(name, func(t *testing.T) { require.Equal(t, row.want, describeError(row.err)) })
 	}
 }
 
@@ -311,13 +297,11 @@ func TestWideTablesHaveTheConditionReady(t *testing.T) {
 	schedule := nightlySchedule(func(s *v1alpha1.Schedule) { s.Status.Conditions = ready })
 	for _, kind := range []string{"queue", "schedule"} {
 		_, out, _ := runPlugin(t, kind+" list -o wide", queue, schedule)
-		if lines := strings.Split(out, "\n"); !strings.HasSuffix(lines[0], "READY   MESSAGE") || !strings.HasSuffix(lines[1], "True    very fine") {
-			t.Errorf("table:\n%s", out)
-		}
+		lines := strings.Split(out, "\n")
+		require.True(t, strings.HasSuffix(lines[0], "READY   MESSAGE") && strings.HasSuffix(lines[1], "True    very fine"), "table:\n%s", out)
 	}
 }
 
-// forEachCommand calls do for each command that users can run.
 func forEachCommand(command *cobra.Command, do func(*cobra.Command)) {
 	if command.Name() == "help" || command.Name() == "completion" {
 		return
@@ -355,18 +339,15 @@ func TestEachCommandHasExamplesThatAreValid(t *testing.T) {
 				t.Errorf("%s: the example %q is of another command: %v", command.CommandPath(), example, err)
 				continue
 			}
-			if err := found.ParseFlags(rest); err != nil {
-				t.Errorf("%s: the example %q is invalid: %v", command.CommandPath(), example, err)
-			}
-			if err := found.ValidateArgs(found.Flags().Args()); err != nil {
-				t.Errorf("%s: the example %q is invalid: %v", command.CommandPath(), example, err)
-			}
+			err = found.ParseFlags(rest)
+			require.True(t, err == nil, "%s: the example %q is invalid: %v", command.CommandPath(), example, err)
+			err = found.ValidateArgs(found.Flags().Args())
+			require.True(t, err == nil, "%s: the example %q is invalid: %v", command.CommandPath(), example, err)
 		}
 	})
 	for path := range examples {
-		if found, rest, err := root.Find(strings.Fields(path)); err != nil || len(rest) > 0 {
-			t.Errorf("there are examples of %s, which is no command: found %s, %v", path, found.CommandPath(), err)
-		}
+		found, rest, err := root.Find(strings.Fields(path))
+		require.True(t, err == nil && len(rest) == 0, "there are examples of %s, which is no command: found %s, %v", path, found.CommandPath(), err)
 	}
 }
 
@@ -433,4 +414,77 @@ func TestCompletion(t *testing.T) {
 			require.Equal(t, want, strings.TrimSpace(out))
 		})
 	}
+}
+
+func runDoctor(t *testing.T, args string, objects ...client.Object) (code int, out, errOut string) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", testTime.Format(http.TimeFormat))
+	}))
+	t.Cleanup(server.Close)
+	var stdout, stderr bytes.Buffer
+	code = runCommand(t.Context(), append([]string{"doctor"}, strings.Fields(args)...), &environment{
+		out: &stdout, errOut: &stderr, now: func() time.Time { return testTime },
+		connect: func(clientcmd.ClientConfig) (*clusterConnection, error) {
+			return &clusterConnection{WithWatch: newFakeClient(t, objects...), restConfig: &rest.Config{Host: server.URL}, namespace: "platform"}, nil
+		},
+	})
+	return code, stdout.String(), stderr.String()
+}
+
+func operatorDeployment(replicas, ready int32) *appsv1.Deployment {
+	d := &appsv1.Deployment{}
+	d.Namespace, d.Name, d.Labels = "platform", operatorName, map[string]string{"app.kubernetes.io/name": operatorName}
+	d.Spec.Replicas, d.Status.ReadyReplicas = &replicas, ready
+	d.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: operatorName, Image: "registry.example/yardmaster:v1", Args: []string{"--controllers=*,-workerpool"},
+		Env: []corev1.EnvVar{{Name: "YARDMASTER_NAMESPACES", Value: "team-a"}, {Name: "YARDMASTER_CONTROLLERS", Value: "queue"}},
+	}}
+	return d
+}
+
+func TestDoctorPrintsTheFixBelowEachFinding(t *testing.T) {
+	code, out, errOut := runDoctor(t, "-n platform", operatorDeployment(3, 1))
+	require.True(t, code == exitUnsuccessful && errOut == "", "exit code %d, stderr %q", code, errOut)
+	want := `CHECK                STATUS    REASON
+operator             WARNING   1 of 3 replicas are ready
+  fix: kubectl describe pods --namespace platform --selector app.kubernetes.io/name=yardmaster,app.kubernetes.io/component=operator
+leader               FAILED    no replica has ever led: the Lease platform/yardmaster.yardmaster.dev does not exist
+  fix: kubectl rollout restart deployment yardmaster --namespace platform
+definitions          FAILED    the CustomResourceDefinition agenticsessions.yardmaster.dev does not exist
+  fix: make install deploy IMG=registry.example/yardmaster:v1 NAMESPACES='team-a' OPERATOR_NAMESPACE=platform CONTROLLERS='*,-workerpool'
+`
+	lines := strings.SplitAfter(out, "\n")
+	require.True(t, cmp.Diff(want, strings.Join(lines[:7], "")) == "", "output:\n%s", out)
+}
+
+func TestDoctorRestoresReleasesOfTheChartWithHelm(t *testing.T) {
+	deployment := operatorDeployment(2, 2)
+	deployment.Annotations = map[string]string{"meta.helm.sh/release-name": "yard", "meta.helm.sh/release-namespace": "platform"}
+	_, out, _ := runDoctor(t, "", deployment)
+	want := "fix: helm upgrade yard oci://ghcr.io/yardmaster/charts/yardmaster --namespace platform --reuse-values\n"
+	require.True(t, strings.Contains(out, want), "output:\n%s", out)
+}
+
+func TestDifference(t *testing.T) {
+	want := map[string]any{"a": "x  y", "list": []any{map[string]any{"b": int64(1)}}}
+	for title, row := range map[string]struct {
+		got  any
+		want string
+	}{
+		"equal, with defaults":     {map[string]any{"a": "x\n y", "list": []any{map[string]any{"b": int64(1), "scope": "*"}}, "selector": map[string]any{}}, ""},
+		"another value":            {map[string]any{"a": "x z", "list": []any{map[string]any{"b": int64(1)}}}, "spec.a"},
+		"another value in a list":  {map[string]any{"a": "x y", "list": []any{map[string]any{"b": int64(2)}}}, "spec.list[0].b"},
+		"a longer list":            {map[string]any{"a": "x y", "list": []any{map[string]any{"b": int64(1)}, "c"}}, "spec.list"},
+		"a value that is missing":  {map[string]any{"a": "x y"}, "spec.list"},
+		"a value that is too much": {map[string]any{"a": "x y", "list": []any{map[string]any{"b": int64(1)}}, "except": "team-a"}, "spec.except"},
+		"nothing":                  {nil, "spec"},
+	} {
+		t.Run(title, func(t *testing.T) { require.Equal(t, row.want, difference("spec", want, row.got)) })
+	}
+}
+
+func TestDoctorAsksForTheQuotaThatTheDocumentationRecommends(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	require.True(t, strings.Contains(strings.ReplaceAll(string(page), "\\\n", ""), "--hard="+RecommendedQuota+"\n"), "docs/security.md lacks the quota")
 }

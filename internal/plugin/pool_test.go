@@ -62,14 +62,12 @@ func TestPoolsAreDrainedAndRestarted(t *testing.T) {
 		"a dry run changes nothing": {
 			drains(v1alpha1.DrainRequeue), "drain mailers --dry-run", " would be scaled from 3 to 0" + noLongerThan + "the broker redelivers their messages", "", -1,
 		},
-		"an autoscaled pool is refused": {
+		"an autoscaled pool": {
 			autoscaled, "drain mailers", "", "drain: it is autoscaled between 1 and 9 workers; lower spec.autoscaling.maxReplicas instead", -1,
 		},
 		"a pool that is being deleted is refused":       {deleted, "drain mailers", "", "drain: it is being deleted, which drains all workers", -1},
 		"a pool that is being deleted is not restarted": {deleted, "restart mailers", "", "restart: it is being deleted", -1},
-		"an unchanged number of replicas is refused": {
-			nil, "drain mailers --replicas=3", "", "drain: spec.replicas is already 3; --replicas must be lower", -1,
-		},
+		"an unchanged number is refused":                {nil, "drain mailers --replicas=3", "", "drain: spec.replicas is already 3; --replicas must be lower", -1},
 	} {
 		t.Run(title, func(t *testing.T) {
 			scaled := int32(-1)
@@ -82,7 +80,9 @@ func TestPoolsAreDrainedAndRestarted(t *testing.T) {
 				SubResourceUpdate: func(_ context.Context, _ client.Client, name string, _ client.Object, options ...client.SubResourceUpdateOption) error {
 					body := client.SubResourceUpdateOptions{}
 					body.ApplyOptions(options)
-					scaled = scaleBody(t, name, &body).Spec.Replicas
+					scale, isScale := body.SubResourceBody.(*autoscalingv1.Scale)
+					require.True(t, name == "scale" && isScale && scale.ResourceVersion != "", "subresource %s, body %+v", name, body.SubResourceBody)
+					scaled = scale.Spec.Replicas
 					return nil
 				},
 			})
@@ -115,9 +115,7 @@ func TestDrainIsDoneWhenWorkersAreRemoved(t *testing.T) {
 		"done when the workers are removed":                     {status(2, 2, 2, 0), true},
 		"done when more workers are removed":                    {status(2, 1, 1, 0), true},
 	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, row.want, d.isDrained(row.pool))
-		})
+		t.Run(title, func(t *testing.T) { require.Equal(t, row.want, d.isDrained(row.pool)) })
 	}
 }
 
@@ -127,24 +125,19 @@ func TestPoolViewKeepsARecentBacklogHistory(t *testing.T) {
 		return follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: manualPool("mailers", 3, func(wp *v1alpha1.WorkerPool) { wp.Status.Backlog = &backlog })}
 	}
 	for i := range int64(100) {
-		if lines := v.applyUpdate(update(i)); len(lines) != 1 || !strings.HasPrefix(lines[0].Text, "mailers backlog ") {
-			t.Fatalf("lines %q", lines)
-		}
+		lines := v.applyUpdate(update(i))
+		require.True(t, len(lines) == 1 && strings.HasPrefix(lines[0].Text, "mailers backlog "), "lines %q", lines)
 	}
-	if lines := v.applyUpdate(update(99)); len(lines) > 0 {
-		t.Errorf("lines without a change: %q", lines)
-	}
+	lines := v.applyUpdate(update(99))
+	require.True(t, len(lines) == 0, "lines without a change: %q", lines)
 	load := v.loads[client.ObjectKey{Namespace: "a", Name: "mailers"}]
-	require.True(t, len(load.Backlogs) == backlogHistoryLength && load.Backlogs[backlogHistoryLength-1] == 99 && load.Backlogs[0] == 77,
-		"backlogs %v", load.Backlogs)
+	require.True(t, len(load.Backlogs) == backlogHistoryLength && load.Backlogs[backlogHistoryLength-1] == 99 && load.Backlogs[0] == 77, "%v", load)
 	deleted := update(99)
 	deleted.Deleted = true
-	if lines := v.applyUpdate(deleted); len(lines) != 1 || lines[0].Text != "mailers was deleted" || len(v.loads) > 0 {
-		t.Errorf("lines %q, loads %v", lines, v.loads)
-	}
-	if finished, _ := v.isFinished(); finished {
-		t.Error("watching a namespace has finished")
-	}
+	lines = v.applyUpdate(deleted)
+	require.True(t, len(lines) == 1 && lines[0].Text == "mailers was deleted" && len(v.loads) == 0, "lines %q, loads %v", lines, v.loads)
+	finished, _ := v.isFinished()
+	require.True(t, !finished, "watching a namespace has finished")
 }
 
 func TestWatchingOnePoolEndsWhenItIsDeleted(t *testing.T) {
@@ -153,20 +146,11 @@ func TestWatchingOnePoolEndsWhenItIsDeleted(t *testing.T) {
 	namesake := manualPool("mailers", 3, func(wp *v1alpha1.WorkerPool) { wp.UID = "2" })
 	lines := v.applyUpdate(follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: namesake})
 	require.True(t, len(lines) == 0, "lines for another pool with the same name: %q", lines)
-	if finished, err := v.isFinished(); !finished || err == nil || err.Error() != "workerpool.yardmaster.dev/mailers was deleted" {
-		t.Errorf("finished %t, %v", finished, err)
-	}
+	finished, err := v.isFinished()
+	require.True(t, finished && err != nil && err.Error() == "workerpool.yardmaster.dev/mailers was deleted", "finished %t, %v", finished, err)
 	v.applyUpdate(follow.ObjectUpdate[*v1alpha1.WorkerPool]{Object: v.singlePool})
-	if finished, err := v.isFinished(); finished || err != nil {
-		t.Errorf("finished %t, %v", finished, err)
-	}
-}
-
-func scaleBody(t *testing.T, name string, options *client.SubResourceUpdateOptions) *autoscalingv1.Scale {
-	t.Helper()
-	scale, ok := options.SubResourceBody.(*autoscalingv1.Scale)
-	require.True(t, name == "scale" && ok && scale.ResourceVersion != "", "subresource %s, body %+v", name, options.SubResourceBody)
-	return scale
+	finished, err = v.isFinished()
+	require.True(t, !finished && err == nil, "finished %t, %v", finished, err)
 }
 
 // workerPod returns a ready worker of the pool mailers.
@@ -247,10 +231,8 @@ func TestWorkersAreListedWithTheirState(t *testing.T) {
 		!strings.Contains(out, "w-3") || len(rows) != 6 || !strings.HasPrefix(rows[3], "w-3 Starting 5c9f7d <none>") || !strings.HasPrefix(rows[4], "w-4 NotReady") || !strings.HasPrefix(rows[5], "w-5 Terminating for 60s") {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, errOut, out)
 	}
-	if code, out, _ := runPluginWith(t, "pool workers mailers -o json", c); code != exitSuccess || !strings.Contains(out, `"state": "Draining"`) {
-		t.Errorf("exit code %d, stdout %s", code, out)
-	}
-	if _, _, errOut := runPluginWith(t, "pool workers mailers", newFakeClient(t, manualPool("mailers", 0))); errOut != "workerpool.yardmaster.dev/mailers has no workers.\n" {
-		t.Errorf("stderr %q", errOut)
-	}
+	code, out, _ = runPluginWith(t, "pool workers mailers -o json", c)
+	require.True(t, code == exitSuccess && strings.Contains(out, `"state": "Draining"`), "exit code %d, stdout %s", code, out)
+	_, _, errOut = runPluginWith(t, "pool workers mailers", newFakeClient(t, manualPool("mailers", 0)))
+	require.True(t, errOut == "workerpool.yardmaster.dev/mailers has no workers.\n", "stderr %q", errOut)
 }

@@ -57,9 +57,7 @@ type deadLetterBroker struct {
 	engine broker.Engine
 }
 
-// lastJob returns the last message of queue mail.
 func (g *deadLetterBroker) lastJob() *jetstream.RawStreamMsg {
-	g.t.Helper()
 	js := g.JetStream()
 	name, err := js.StreamNameBySubject(g.t.Context(), "yardmaster.mail.ready.default")
 	require.NoError(g.t, err)
@@ -76,8 +74,7 @@ func TestASentJobHasItsPayloadKindAndHeaders(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(`{"order":7}`), 0o600))
 	const command = "queue send mail --kind invoice --id order-7 --timeout 30s --header Tenant=acme -f "
 	code, out, errOut := runPlugin(t, command+file, natsQueue("mail"), natsSecret(g.clientURL()))
-	require.True(t, code == exitSuccess && out == "job order-7 sent to queue.yardmaster.dev/mail\n",
-		"exit code %d, stdout %q, stderr %q", code, out, errOut)
+	require.True(t, code == exitSuccess && out == "job order-7 sent to queue.yardmaster.dev/mail\n", outcome, code, out, errOut)
 	message := g.lastJob()
 	require.True(t, string(message.Data) == `{"order":7}` && message.Header.Get("Tenant") == "acme" && message.Header.Get("Yardmaster-Kind") == "invoice",
 		"payload %q, headers %v", message.Data, message.Header)
@@ -93,9 +90,8 @@ func TestAUniqueJobIsSentOnceAndTheSecondNamesTheFirst(t *testing.T) {
 	}
 	for _, key := range []string{"--unique customer-7", "--unique customer-8 --unique-for 1h"} {
 		id := "first-of-" + strings.Fields(key)[1]
-		if code, out, errOut := send(key + " --id " + id); code != exitSuccess || !strings.Contains(out, id+" sent") {
-			t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-		}
+		code, out, errOut := send(key + " --id " + id)
+		require.True(t, code == exitSuccess && strings.Contains(out, id+" sent"), outcome, code, out, errOut)
 		if code, out, errOut := send(key); code != exitError || out != "" || !strings.Contains(errOut, "unique") || !strings.Contains(errOut, id) {
 			t.Errorf("the second with %s: exit code %d, stdout %q, stderr %q", key, code, out, errOut)
 		}
@@ -121,8 +117,7 @@ func TestJobsThatCannotBeSent(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, "queue send "+args, natsQueue("mail"), natsQueue("video"), natsSecret(g.clientURL()))
-			require.True(t, code == exitError && out == "" && strings.Contains(errOut, want),
-				"exit code %d, stdout %q, stderr %q, want %q", code, out, errOut, want)
+			require.True(t, code == exitError && out == "" && strings.Contains(errOut, want), outcome, code, out, errOut)
 		})
 	}
 	g.expectCounts(0, 0)
@@ -130,13 +125,11 @@ func TestJobsThatCannotBeSent(t *testing.T) {
 
 // runJobs runs a worker of queue mail, which keeps the states of jobs, until the test ends.
 func (g *deadLetterBroker) runJobs(handler worker.Handler) *producer.Client {
-	g.t.Helper()
 	config := broker.DefaultQueueConfig("mail")
 	config.Owner = broker.QueueOwner{UID: "1", Name: "a/mail"}
 	config.Results = broker.ResultsConfig{Retention: time.Hour, MaxBytes: broker.DefaultResultsBytes}
-	if _, err := g.engine.EnsureQueue(g.t.Context(), config); err != nil {
-		g.t.Fatal(err)
-	}
+	_, err := g.engine.EnsureQueue(g.t.Context(), config)
+	require.NoError(g.t, err)
 	c, err := producer.New(g.t.Context(), producer.Options{Broker: producer.BrokerConfig{URL: g.clientURL()}})
 	require.NoError(g.t, err)
 	w, err := worker.New(worker.Options{
@@ -172,14 +165,13 @@ func TestJobsAreListedShownAndCanceled(t *testing.T) {
 		return ctx.Err()
 	})
 	for _, id := range []string{"bad", "good", "long"} {
-		if _, err := c.Enqueue(t.Context(), "mail", nil, producer.ID(id), producer.Kind("letter")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Enqueue(t.Context(), "mail", nil, producer.ID(id), producer.Kind("letter"))
+		require.NoError(t, err)
 	}
 	run := func(args string) string {
 		t.Helper()
 		code, out, errOut := runPlugin(t, "queue "+args, natsQueue("mail"), natsSecret(g.clientURL()))
-		require.True(t, code == exitSuccess && !strings.Contains(out, "\x1b"), "%s: exit code %d, stdout %q, stderr %q", args, code, out, errOut)
+		require.True(t, code == exitSuccess && !strings.Contains(out, "\x1b"), "%s: "+outcome, args, code, out, errOut)
 		return out
 	}
 	waitForOutput := func(args string, wants ...string) {
@@ -196,9 +188,8 @@ func TestJobsAreListedShownAndCanceled(t *testing.T) {
 		require.NoError(t, err)
 	}
 	waitForOutput("jobs mail", "long", "running", "letter", "1/5", "50% half")
-	if out := run("jobs mail"); strings.Contains(out, "good") || strings.Contains(out, "bad") {
-		t.Errorf("jobs that ended are listed: %s", out)
-	}
+	out := run("jobs mail")
+	require.True(t, !strings.Contains(out, "good") && !strings.Contains(out, "bad"), "jobs that ended are listed: %s", out)
 	waitForOutput("jobs mail --state dead,done", "bad", "good", "no\ufffd[2J")
 	waitForOutput("job mail good", "State:", "done", "Result:")
 	waitForOutput("job mail long -o json", `"state": "running"`, `"fraction": 0.5`)
@@ -208,46 +199,25 @@ func TestJobsAreListedShownAndCanceled(t *testing.T) {
 	waitForOutput("job mail long", "canceled")
 }
 
-func TestDeadLettersAreShownEditedAndRequeuedByIDAndText(t *testing.T) {
+func TestADeadLetterIsShownAndEdited(t *testing.T) {
 	g := newDeadLetterBroker(t, 4)
-	run := func(args string, wantCode int) (out, errOut string) {
+	run := func(args string) string {
 		t.Helper()
 		code, out, errOut := runPlugin(t, "queue dead "+args, natsQueue("mail"), natsSecret(g.clientURL()))
-		require.True(t, code == wantCode, "%s: exit code %d, stdout %q, stderr %q", args, code, out, errOut)
-		return out, errOut
+		require.True(t, code == exitSuccess && !strings.Contains(out, "\x1b"), "%s: "+outcome, args, code, out, errOut)
+		return out
 	}
-	if out, _ := run("show mail 2", exitSuccess); !strings.Contains(out, "letter 2") || strings.Contains(out, "\x1b") || !strings.Contains(out, "no such address") {
-		t.Errorf("%q", out)
-	}
-	if _, errOut := run("show mail 9", exitError); !strings.Contains(errOut, "it has no dead letter 9") {
-		t.Error(errOut)
-	}
-	if out, _ := run("list mail --filter nobody", exitSuccess); out != "" {
-		t.Errorf("%q", out)
-	}
-	run("requeue mail 2", exitSuccess)
-	g.expectCounts(3, 1)
-	if _, errOut := run("requeue mail 2 3", exitError); !strings.Contains(errOut, "1 of the 2 dead letters do not exist") {
-		t.Error(errOut)
-	}
-	g.expectCounts(2, 2)
-	run("requeue mail --filter=elsewhere", exitSuccess)
-	g.expectCounts(2, 2)
-
+	require.Contains(t, run("show mail 2"), "letter 2")
+	require.Equal(t, "", run("list mail --filter nobody"))
 	editor := filepath.Join(t.TempDir(), "editor")
 	require.NoError(t, os.WriteFile(editor, []byte("#!/bin/sh\nprintf edited > \"$1\"\n"), 0o700))
 	t.Setenv("KUBE_EDITOR", "true")
-	if out, _ := run("edit mail 4", exitSuccess); !strings.Contains(out, "is unchanged") {
-		t.Error(out)
-	}
-	g.expectCounts(2, 2)
+	require.Contains(t, run("edit mail 4"), "is unchanged")
+	g.expectCounts(4, 0)
 	t.Setenv("KUBE_EDITOR", editor)
-	run("edit mail 4", exitSuccess)
-	g.expectCounts(1, 3)
-	message := g.lastJob()
-	require.True(t, string(message.Data) == "edited", "%q", message.Data)
-	run("requeue mail --filter=address", exitSuccess)
-	g.expectCounts(0, 4)
+	run("edit mail 4")
+	g.expectCounts(3, 1)
+	require.Equal(t, "edited", string(g.lastJob().Data))
 }
 
 func TestPayloadsAreEscaped(t *testing.T) {
@@ -257,12 +227,10 @@ func TestPayloadsAreEscaped(t *testing.T) {
 }
 
 func newDeadLetterBroker(t *testing.T, letters int) *deadLetterBroker {
-	t.Helper()
 	return newDeadLetterBrokerOn(t, natstest.Start(t), letters)
 }
 
 func newDeadLetterBrokerOn(t *testing.T, s *natstest.Server, letters int) *deadLetterBroker {
-	t.Helper()
 	g := &deadLetterBroker{Server: s, t: t}
 	e, err := engine.Connect(t.Context(), broker.Credentials{URL: g.clientURL()})
 	require.NoError(t, err)
@@ -270,27 +238,23 @@ func newDeadLetterBrokerOn(t *testing.T, s *natstest.Server, letters int) *deadL
 	g.engine = e
 	config := broker.DefaultQueueConfig("mail")
 	config.Owner = broker.QueueOwner{UID: "1", Name: "a/mail"}
-	if _, err := e.EnsureQueue(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	_, err = e.EnsureQueue(t.Context(), config)
+	require.NoError(t, err)
 	g.addDeadLetters(letters)
 	return g
 }
 
 func (g *deadLetterBroker) clientURL() string { return "nats://" + g.Address() }
 
-// addDeadLetters publishes dead letters as workers do.
 func (g *deadLetterBroker) addDeadLetters(letters int) {
-	g.t.Helper()
 	js := g.JetStream()
 	for i := range letters {
 		message := nats.NewMsg("yardmaster.mail.dead.default")
 		message.Data = fmt.Appendf(nil, "letter %d", i+1)
 		message.Header.Set("Yardmaster-Error", "no such address\x1b[2J")
 		message.Header.Set("Yardmaster-Attempts", "5")
-		if _, err := js.PublishMsg(g.t.Context(), message); err != nil {
-			g.t.Fatal(err)
-		}
+		_, err := js.PublishMsg(g.t.Context(), message)
+		require.NoError(g.t, err)
 	}
 }
 
@@ -311,16 +275,21 @@ func (g *deadLetterBroker) expectCounts(dead, ready int64) {
 func TestDeadLetterCommands(t *testing.T) {
 	const mail = "queue.yardmaster.dev/mail"
 	for args, row := range map[string]struct {
-		letters     int
-		code        int
-		out, errOut string // substrings
-		dead, ready int64
+		letters, code int
+		out, errOut   string // substrings
+		dead, ready   int64
 	}{
 		"list mail":                         {2, exitSuccess, "ID   DIED", "", 2, 0},
 		"list mail --limit=1":               {2, exitSuccess, "showing 1 of 2; --limit=0 lists all", "", 2, 0},
 		"list mail -o yaml":                 {1, exitSuccess, "payload: bGV0dGVyIDE=", "", 1, 0},
 		"list mail -o json":                 {0, exitSuccess, "[]\n", "", 0, 0},
 		"ls mail":                           {0, exitSuccess, "", mail + " has no dead letters.\n", 0, 0},
+		"show mail 2":                       {4, exitSuccess, "no such address", "", 4, 0},
+		"show mail 9":                       {4, exitError, "", "it has no dead letter 9", 4, 0},
+		"requeue mail 2":                    {4, exitSuccess, "", "", 3, 1},
+		"requeue mail 3 9":                  {4, exitError, "", "1 of the 2 dead letters do not exist", 3, 1},
+		"requeue mail --filter=elsewhere":   {4, exitSuccess, "", "", 4, 0},
+		"requeue mail --filter=address":     {4, exitSuccess, "", "", 0, 4},
 		"requeue mail --all":                {3, exitSuccess, mail + ": requeued 3 dead letters\n", "", 0, 3},
 		"requeue mail --oldest=1":           {3, exitSuccess, mail + ": requeued 1 dead letter\n", "", 2, 1},
 		"requeue mail --oldest=9":           {3, exitSuccess, mail + ": requeued 3 dead letters\n", "", 0, 3},
@@ -340,8 +309,7 @@ func TestDeadLetterCommands(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			g := newDeadLetterBroker(t, row.letters)
 			code, out, errOut := runPlugin(t, "queue dead "+args, natsQueue("mail"), natsSecret(g.clientURL()))
-			require.True(t, code == row.code && strings.Contains(out, row.out) && strings.Contains(errOut, row.errOut),
-				"exit code %d, stdout %q, stderr %q", code, out, errOut)
+			require.True(t, code == row.code && strings.Contains(out, row.out) && strings.Contains(errOut, row.errOut), outcome, code, out, errOut)
 			require.True(t, !strings.Contains(out, "\x1b"), "a dead letter wrote an escape sequence: %q", out)
 			g.expectCounts(row.dead, row.ready)
 		})
@@ -381,8 +349,7 @@ func TestDeadLettersFindTheBroker(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			code, out, errOut := runPlugin(t, "queue dead list "+row.objects[0].GetName()+" "+row.args, row.objects...)
-			require.True(t, code == row.code && strings.Contains(errOut, row.errOut) && !strings.Contains(errOut, "pass"),
-				"exit code %d, stdout %q, stderr %q", code, out, errOut)
+			require.True(t, code == row.code && strings.Contains(errOut, row.errOut) && !strings.Contains(errOut, "pass"), outcome, code, out, errOut)
 			require.True(t, code != exitSuccess || strings.Contains(out, "no such address"), "no dead letter in %q", out)
 		})
 	}
@@ -390,13 +357,10 @@ func TestDeadLettersFindTheBroker(t *testing.T) {
 
 func TestOnlyTheNameConfirmsADeletion(t *testing.T) {
 	for answer, isConfirmed := range map[string]bool{"mail\n": true, "  mail \n": true, "yes\n": false, "\n": false, "mail": false, "": false} {
-		if err := checkConfirmation(strings.NewReader(answer), "delete 3 dead letters", "mail"); (err == nil) != isConfirmed {
-			t.Errorf("answer %q: %v", answer, err)
-		}
+		err := checkConfirmation(strings.NewReader(answer), "delete 3 dead letters", "mail")
+		require.True(t, (err == nil) == isConfirmed, "answer %q: %v", answer, err)
 	}
-	if isInteractive(nil) || isInteractive(io.Reader(strings.NewReader("mail\n"))) {
-		t.Error("a reader that is not a terminal counts as interactive")
-	}
+	require.True(t, !isInteractive(nil) && !isInteractive(io.Reader(strings.NewReader("mail\n"))), "a reader counts as a terminal")
 }
 
 func TestDetectEngine(t *testing.T) {
@@ -413,9 +377,7 @@ func TestDetectEngine(t *testing.T) {
 		"from the URL without a status":              {natsQueue("mail"), nil, "rediss://x", dial.AsynqEngine},
 		"NATS by default":                            {natsQueue("mail"), nil, "x:4222", dial.NATSEngine},
 	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, row.want, detectEngine(row.queue, row.broker, row.address))
-		})
+		t.Run(title, func(t *testing.T) { require.Equal(t, row.want, detectEngine(row.queue, row.broker, row.address)) })
 	}
 }
 
@@ -434,9 +396,8 @@ func TestParseServiceHost(t *testing.T) {
 		"connect.ngs.global.svcs.example.org":    {},
 		"a.very.long.name.svc.of.somebody.else":  {},
 	} {
-		if got, ok := parseServiceHost(host, "a"); got != want || ok != (want != serviceHost{}) {
-			t.Errorf("%s is %+v (%t), want %+v", host, got, ok, want)
-		}
+		got, ok := parseServiceHost(host, "a")
+		require.True(t, got == want && ok == (want != serviceHost{}), "%s is %+v (%t), want %+v", host, got, ok, want)
 	}
 }
 
@@ -484,9 +445,7 @@ func TestFindReadyPodBehindABrokerService(t *testing.T) {
 			require.NoError(t, err)
 			c := &clusterConnection{WithWatch: newFakeClient(t, row.objects...), namespace: "a"}
 			got, err := c.findReadyPod(t.Context(), parsed)
-			if (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
-				t.Fatalf("error %v, want %q", err, row.err)
-			}
+			require.True(t, (err == nil) == (row.err == "") && (err == nil || strings.Contains(err.Error(), row.err)), "error %v, want %q", err, row.err)
 			if got == nil {
 				got = &podPort{}
 			}
@@ -499,9 +458,7 @@ func TestForwardedAccessUsesTheLocalPort(t *testing.T) {
 	for title, row := range map[string]struct {
 		access, want broker.Credentials
 	}{
-		"with user and password": {
-			broker.Credentials{URL: "nats://me:secret@nats.queues:4222"}, broker.Credentials{URL: "nats://me:secret@127.0.0.1:5000"},
-		},
+		"user and password":                   {broker.Credentials{URL: "nats://me:secret@nats.queues:4222"}, broker.Credentials{URL: "nats://me:secret@127.0.0.1:5000"}},
 		"with the number of a Redis database": {broker.Credentials{URL: "redis://redis/3"}, broker.Credentials{URL: "redis://127.0.0.1:5000/3"}},
 		"with the server name of the certificate": {
 			broker.Credentials{URL: "tls://nats.queues"}, broker.Credentials{URL: "tls://127.0.0.1:5000", TLS: &broker.TLS{ServerName: "nats.queues"}},
@@ -531,9 +488,8 @@ func TestABrokerURLReplacesSentinelsWhichCannotBeForwarded(t *testing.T) {
 	b.URLSecretRef.Name = "nats"
 	access, err := brokerAccess(t.Context(), c, b, "")
 	require.True(t, err == nil && access.Sentinel != nil, "%+v: %v", access, err)
-	if _, err := c.forwardToBroker(t.Context(), access); !errors.Is(err, errForwardedSentinel) {
-		t.Errorf("got %v", err)
-	}
+	_, err = c.forwardToBroker(t.Context(), access)
+	require.True(t, errors.Is(err, errForwardedSentinel), "got %v", err)
 	if access, err = brokerAccess(t.Context(), c, b, "redis://127.0.0.1:1"); err != nil || access.Sentinel != nil || access.URL != "redis://127.0.0.1:1" {
 		t.Errorf("with an address: %+v: %v", access, err)
 	}

@@ -77,7 +77,7 @@ func TestReportPrintsAndExitsAsItsFlagsSay(t *testing.T) {
 		"report --group-by=owner":                 {exitUnsuccessful, []string{"OWNER"}, "kind"},
 		"report --group-by=reason":                {exitError, nil, "Zombie"},
 		"report -l team=data,":                    {exitError, nil, "Zombie"},
-		"report -n missing --fail-on=never":       {exitError, nil, "Zombie"},
+		"report -n missing --fail-on=never":       {exitError, []string{"namespace \"missing\" does not exist; list namespaces with kubectl get namespaces"}, "Zombie"},
 		"report --from-cluster":                   {exitError, nil, "Zombie"},
 		"report --top=501":                        {exitError, nil, "Zombie"},
 		"report --no-ready-pods-zombie-after=-1s": {exitError, nil, "Zombie"},
@@ -86,7 +86,7 @@ func TestReportPrintsAndExitsAsItsFlagsSay(t *testing.T) {
 			code, out, errOut := runPlugin(t, args, staleTestJobs...)
 			require.True(t, code == row.code && (errOut != "") == (code == exitError), "exit code %d, want %d: %s", code, row.code, errOut)
 			for _, want := range row.want {
-				require.Contains(t, out, want)
+				require.Contains(t, out+errOut, want)
 			}
 			require.True(t, !strings.Contains(out, row.not), "unexpected %q:\n%s", row.not, out)
 		})
@@ -94,38 +94,22 @@ func TestReportPrintsAndExitsAsItsFlagsSay(t *testing.T) {
 }
 
 func TestReportFailsIfJobsCannotBeListed(t *testing.T) {
-	failing := interceptor.NewClient(newFakeClient(t), interceptor.Funcs{
-		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-			if _, isJobs := list.(*batchv1.JobList); isJobs {
-				return errors.New("forbidden")
-			}
-			return nil
-		},
-	})
-	code, out, errOut := runPluginWith(t, "report", failing)
-	require.True(t, code == exitError && out == "" && strings.Contains(errOut, "listing Jobs, page 1: forbidden"),
-		"exit code %d, stdout %q, stderr %q", code, out, errOut)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "", errors.New("no RBAC policy matched"))
+	code, out, errOut := runPluginWith(t, "report", failingLists(t, forbidden))
+	require.True(t, code == exitError && out == "" && strings.Contains(errOut, "listing Jobs, page 1: "), outcome, code, out, errOut)
 }
 
 func TestReportPrintsJobReportsAsJSONAndYAML(t *testing.T) {
 	_, raw, _ := runPlugin(t, "report -o json", staleTestJobs...)
 	var one v1alpha1.JobReport
 	require.NoError(t, json.Unmarshal([]byte(raw), &one))
-	require.True(t, one.Kind == "JobReport" && one.Namespace == "a" && one.Status.Summary.Total == 3 && len(one.Status.Findings) == 2,
-		"report %+v", one)
+	require.True(t, one.Kind == "JobReport" && one.Namespace == "a" && one.Status.Summary.Total == 3 && len(one.Status.Findings) == 2, "report %+v", one)
 	_, raw, _ = runPlugin(t, "report -A -o yaml", staleTestJobs...)
 	var list v1alpha1.JobReportList
 	require.NoError(t, yaml.UnmarshalStrict([]byte(raw), &list))
 	require.True(t, list.Kind == "JobReportList" && len(list.Items) == 2 && list.Items[1].Namespace == "b", "reports %+v", list)
 	_, raw, _ = runPlugin(t, "report -A -o json")
 	require.Contains(t, raw, `"items": []`)
-}
-
-func TestANamespaceThatDoesNotExistIsAnError(t *testing.T) {
-	code, out, errOut := runPlugin(t, "report -n missing -o json", staleTestJobs...)
-	if code != exitError || out != "" || errOut != "error: namespace \"missing\" does not exist; list namespaces with kubectl get namespaces\n" {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errOut)
-	}
 }
 
 func TestANamespaceThatCannotBeReadIsUnknown(t *testing.T) {
@@ -152,7 +136,6 @@ func TestAPrintedReportListsAsManyJobsAsTheTable(t *testing.T) {
 	require.Equal(t, 450, len(one.Status.Findings))
 }
 
-// failedRuns returns failed Jobs of a CronJob.
 func failedRuns(count int) []client.Object {
 	var jobs []client.Object
 	for i := range count {
@@ -186,9 +169,8 @@ func TestReportFromClusterShowsTheSameAsTheOperatorStored(t *testing.T) {
 		stored := &v1alpha1.JobReport{}
 		require.NoError(t, json.Unmarshal([]byte(raw), stored))
 		code, out, errOut := runPlugin(t, args+" --from-cluster", stored)
-		if diff := cmp.Diff(classified, out); diff != "" || code != exitUnsuccessful || errOut != "" {
-			t.Errorf("%s: exit code %d, stderr %q, table (-classified +stored):\n%s", args, code, errOut, diff)
-		}
+		diff := cmp.Diff(classified, out)
+		require.True(t, diff == "" && code == exitUnsuccessful && errOut == "", "%s: exit code %d, stderr %q, table:\n%s", args, code, errOut, diff)
 	}
 }
 
@@ -197,8 +179,7 @@ func TestReportFromClusterWarnsOfAFailedScan(t *testing.T) {
 	stored.Status.LastScanTime = new(metav1.NewTime(testTime))
 	stored.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Forbidden", Message: "no Role"}}
 	code, _, errOut := runPlugin(t, "report --from-cluster", stored)
-	require.True(t, code == exitSuccess && errOut == "warning: the last scan of namespace a failed (Forbidden): no Role\n",
-		"exit code %d, stderr %q", code, errOut)
+	require.True(t, code == exitSuccess && errOut == "warning: the last scan of namespace a failed (Forbidden): no Role\n", outcome, code, "", errOut)
 }
 
 func TestReportExplainReadsPodsAndEvents(t *testing.T) {
@@ -233,10 +214,9 @@ func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
 	stored.Status.Thresholds = map[string]string{"never-started-zombie-after": "30m", "of-another-version": "1h"}
 	late := unstartedJob("a", "late", time.Hour)
 	for name, row := range map[string]struct {
-		job     string
-		flags   string
-		objects []client.Object
-		want    string
+		job, flags string
+		objects    []client.Object
+		want       string
 	}{
 		"by the default thresholds":                     {"late", "", []client.Object{late}, "Suspicious"},
 		"by the thresholds of the stored report":        {"late", "", []client.Object{late, stored}, "Zombie"},
@@ -247,11 +227,9 @@ func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
 		"a failure whose later run is not selected too": {"failed", " -l run=failed", supersededTestJobs(), "Healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, raw, errOut := runPlugin(t, "report -o json"+row.flags, row.objects...)
+			_, raw, _ := runPlugin(t, "report -o json"+row.flags, row.objects...)
 			report := v1alpha1.JobReport{}
-			if err := json.Unmarshal([]byte(raw), &report); err != nil {
-				t.Fatal(err, errOut)
-			}
+			require.NoError(t, json.Unmarshal([]byte(raw), &report))
 			reported := "Healthy"
 			for i := range report.Status.Findings {
 				if report.Status.Findings[i].Name == row.job {
@@ -262,13 +240,10 @@ func TestTheReportAndItsExplanationHaveTheSameVerdict(t *testing.T) {
 			if strings.HasPrefix(flags, " -l") {
 				flags = "" // explain names one Job
 			}
-			_, raw, errOut = runPlugin(t, "report explain "+row.job+" -o json"+flags, row.objects...)
+			_, raw, _ = runPlugin(t, "report explain "+row.job+" -o json"+flags, row.objects...)
 			explained := struct{ Category, Message string }{}
-			if err := json.Unmarshal([]byte(raw), &explained); err != nil {
-				t.Fatal(err, errOut)
-			}
-			require.True(t, reported == row.want && explained.Category == row.want,
-				"reported as %s, explained as %s, want %s", reported, explained.Category, row.want)
+			require.NoError(t, json.Unmarshal([]byte(raw), &explained))
+			require.True(t, reported == row.want && explained.Category == row.want, "reported as %s, explained as %+v", reported, explained)
 			isSuperseded := strings.Contains(explained.Message, "the later Job good does the same work")
 			require.True(t, isSuperseded == (row.job == "failed" && row.want == "Healthy"), "message %q", explained.Message)
 		})
@@ -286,11 +261,8 @@ func TestReportExplainWithoutPermissionSaysWhatIsUnknown(t *testing.T) {
 // verdictJobs are the Jobs of the documentation, of every reason, and Jobs of every series, each with a failure that is superseded, a
 // failure that is not, and the success between them.
 func verdictJobs(t *testing.T) []batchv1.Job {
-	t.Helper()
 	paths, err := filepath.Glob("../../docs/samples/jobreport/*.yaml")
-	if err != nil || len(paths) == 0 {
-		t.Fatal(paths, err)
-	}
+	require.True(t, err == nil && len(paths) > 0, "%v: %v", paths, err)
 	var jobs []batchv1.Job
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
@@ -369,7 +341,6 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 			objects = append(objects, jobs[i].DeepCopy())
 		}
 		stored.Status = jobreport.Decide(jobreport.Observation{Report: stored, Scan: jobreport.Scan{Jobs: aggregator, Thresholds: thresholds, StartTime: now}, Now: now, Unstored: true}).Status
-
 		verdicts := map[string]map[string]string{"operator": {}, "OpenReports": {}, "report": {}, "explain": {}, "page": {}}
 		addFindings := func(place string, report *v1alpha1.JobReport) {
 			for i := range report.Status.Findings {
@@ -420,8 +391,7 @@ func TestEachPlaceThatShowsAVerdictShowsTheSame(t *testing.T) {
 				healthy++
 			}
 			for place, verdict := range verdicts {
-				require.True(t, verdict[jobs[i].Name] == want,
-					"%s, %s: %q in %s, %q by the operator", now.Format(time.RFC3339), jobs[i].Name, verdict[jobs[i].Name], place, want)
+				require.True(t, verdict[jobs[i].Name] == want, "%s, %s: %q in %s, %q by the operator", now, jobs[i].Name, verdict[jobs[i].Name], place, want)
 			}
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// nightlySchedule returns a Schedule in namespace a with an active run and missed times.
 func nightlySchedule(changes ...func(*v1alpha1.Schedule)) *v1alpha1.Schedule {
 	s := &v1alpha1.Schedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "a", UID: "uid-of-nightly"}}
 	s.Spec.Schedule, s.Spec.TimeZone = "30 2 * * *", "Europe/Berlin"
@@ -40,12 +39,9 @@ func TestSchedules(t *testing.T) {
 		want []string
 	}{
 		"a list has the last and next times": {
-			"schedule list", nightlySchedule(), exitSuccess,
-			[]string{"nightly   30 2 * * *   Europe/Berlin   Scheduled   1", "60m    failed   23h    2"},
+			"schedule list", nightlySchedule(), exitSuccess, []string{"nightly   30 2 * * *   Europe/Berlin   Scheduled   1", "60m    failed   23h    2"},
 		},
-		"the next times are in the time zone of the Schedule": {
-			"schedule next nightly --count 2", nightlySchedule(), exitSuccess, []string{"02:30 CET", "01:30"},
-		},
+		"the next times in the zone of the Schedule": {"schedule next nightly --count 2", nightlySchedule(), exitSuccess, []string{"02:30 CET", "01:30"}},
 		"the next times of an invalid Schedule": {
 			"schedule next nightly", nightlySchedule(invalid), exitError, []string{"schedule.yardmaster.dev/nightly: spec.timeZone is not the name of a time zone"},
 		},
@@ -121,9 +117,8 @@ func TestARequestIsWithdrawn(t *testing.T) {
 		s.Spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "6"}}
 	}))
 	for _, want := range []string{"schedule.yardmaster.dev/nightly has no request any more", "schedule.yardmaster.dev/nightly has no request"} {
-		if _, out, errOut := runPluginWith(t, "schedule cancel nightly", c); !strings.HasPrefix(out, want) {
-			t.Errorf("stdout %q, stderr %q", out, errOut)
-		}
+		_, out, errOut := runPluginWith(t, "schedule cancel nightly", c)
+		require.True(t, strings.HasPrefix(out, want), "stdout %q, stderr %q", out, errOut)
 	}
 }
 

@@ -33,13 +33,12 @@ func TestUIFailsWithoutAConnection(t *testing.T) {
 	for name, err := range map[string]error{"no API server": errors.New("connection refused"), "no login": apierrors.NewUnauthorized("no token")} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := runPluginWith(t, "ui --no-browser", failingLists(t, err))
-			require.True(t, code == exitError && out == "" && strings.HasPrefix(errOut, "error: "), "exit code %d, stdout %q, stderr %q", code, out, errOut)
+			require.True(t, code == exitError && out == "" && strings.HasPrefix(errOut, "error: "), outcome, code, out, errOut)
 		})
 	}
 	cluster := &clusterConnection{WithWatch: failingLists(t, apierrors.NewForbidden(sequences, "", errors.New("no")))}
-	if err := checkConnection(t.Context(), cluster); err != nil {
-		t.Errorf("a missing permission ends the command: %v", err)
-	}
+	err := checkConnection(t.Context(), cluster)
+	require.True(t, err == nil, "a missing permission ends the command: %v", err)
 }
 
 func TestUIRejectsInvalidFlags(t *testing.T) {
@@ -57,8 +56,7 @@ func TestUIRejectsInvalidFlags(t *testing.T) {
 	} {
 		c := failingLists(t, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")))
 		code, _, errOut := runPluginWith(t, "ui --no-browser "+flags, c)
-		require.True(t, code == exitError && strings.Contains(errOut, want) && !strings.Contains(errOut, "secret"),
-			"%s: exit code %d, stderr %q", flags, code, errOut)
+		require.True(t, code == exitError && strings.Contains(errOut, want) && !strings.Contains(errOut, "secret"), "%s: %d, %q", flags, code, errOut)
 	}
 }
 

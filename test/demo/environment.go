@@ -36,14 +36,11 @@ const pollInterval = 200 * time.Millisecond
 type demoEnvironment struct {
 	cluster cluster.Cluster
 	page    *page.Page
-	// timeout is how long a scenario may take.
-	timeout time.Duration
+	timeout time.Duration // how long a scenario may take
 
-	// image is the operator's image.
-	image      string
-	kubeconfig string
-	client     client.Client
-	clientset  kubernetes.Interface
+	image, kubeconfig string
+	client            client.Client
+	clientset         kubernetes.Interface
 }
 
 func (s *demoEnvironment) connectClients(ctx context.Context) error {
@@ -56,11 +53,10 @@ func (s *demoEnvironment) connectClients(ctx context.Context) error {
 		return fmt.Errorf("reading %s: %w", kubeconfig, err)
 	}
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
 	}
 	s.kubeconfig = kubeconfig
 	if s.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
@@ -178,12 +174,10 @@ func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace strin
 		Name:   namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	old := fresh.DeepCopy()
-	err := s.client.Delete(ctx, old)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := s.client.Delete(ctx, fresh.DeepCopy()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {
 		err := s.client.Get(ctx, client.ObjectKeyFromObject(fresh), &corev1.Namespace{})
 		return apierrors.IsNotFound(err), nil
 	})
@@ -195,7 +189,6 @@ func (s *demoEnvironment) recreateNamespace(ctx context.Context, namespace strin
 
 const deploymentTimeout = 2 * time.Minute
 
-// deployOperator deploys the operator with settings that make the demo fast.
 func (d *demoRun) deployOperator(ctx context.Context, settings []string) error {
 	kubectl := d.cluster.KubectlCommand()
 	args := []string{"deploy", "IMG=" + d.image, "NAMESPACES=*", "REPORT_NAMESPACES=" + staleNamespace, "SETTINGS=" + strings.Join(settings, ",")}

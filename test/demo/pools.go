@@ -28,7 +28,6 @@ const (
 	maxSamples     = 20
 )
 
-// poolScenario runs the example of a Queue and a WorkerPool.
 type poolScenario struct {
 	*demoEnvironment
 
@@ -72,9 +71,7 @@ func (a *poolScenario) prepareQueue(ctx context.Context) error {
 	if err := a.runKubectlQuietly(ctx, "-n", ordersNamespace, "apply", "-f", "examples/orders"); err != nil {
 		return err
 	}
-	return a.waitForPool(ctx, "the Queue to be ready", func(queue *v1alpha1.Queue, _ *v1alpha1.WorkerPool) bool {
-		return queue.Status.Backlog != nil
-	})
+	return a.waitForPool(ctx, "the Queue to be ready", func(queue *v1alpha1.Queue, _ *v1alpha1.WorkerPool) bool { return queue.Status.Backlog != nil })
 }
 
 func (a *poolScenario) sendJobs(ctx context.Context) error {

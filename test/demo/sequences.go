@@ -16,7 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
 
-// sequenceScenario runs the examples of SequentialJobs.
 type sequenceScenario struct {
 	*demoEnvironment
 
@@ -28,8 +27,7 @@ type sequenceScenario struct {
 type runningExample struct {
 	scenario.Example
 	actionDone bool
-	// phaseSince is when the demo first saw the current phase.
-	phaseSince time.Time
+	phaseSince time.Time // when the demo first saw the current phase
 }
 
 func (a *sequenceScenario) begin() *page.Section {
@@ -39,14 +37,10 @@ func (a *sequenceScenario) begin() *page.Section {
 
 // run runs the examples, some of which the demo changes while they run.
 func (a *sequenceScenario) run(ctx context.Context) (result string, err error) {
-	if err := a.applyExamples(ctx); err != nil {
-		return "", err
-	}
-	if err := a.followExamples(ctx); err != nil {
-		return "", err
-	}
-	if err := a.checkOutcomes(ctx); err != nil {
-		return "", err
+	for _, step := range []func(context.Context) error{a.applyExamples, a.followExamples, a.checkOutcomes} {
+		if err := step(ctx); err != nil {
+			return "", err
+		}
 	}
 	return fmt.Sprintf("SequentialJob: %d examples, of which one was fixed and rerun from its failed step, and one resumed. An invalid one was refused.",
 		len(a.examples)), nil
@@ -107,7 +101,6 @@ func (a *sequenceScenario) applyExample(ctx context.Context, example *scenario.E
 	return checkRefusal(a.section, example.File, example.Refused, err)
 }
 
-// followExamples shows the progress of the examples and applies their actions until all are finished.
 func (a *sequenceScenario) followExamples(ctx context.Context) error {
 	latest := map[string]*v1alpha1.SequentialJob{}
 	return a.waitUntil(ctx, "all examples to finish", func(ctx context.Context) (bool, error) {
@@ -149,14 +142,11 @@ func (a *sequenceScenario) showProgress(before, now map[string]*v1alpha1.Sequent
 		for _, change := range render.SequenceChanges(before[name], now[name]) {
 			a.section.Log("%-20s %s", name, change.Text)
 		}
-	}
-	a.section.Draw(append(render.SequenceTable(a.page.Style, shown, time.Now()).Lines(false), render.StepLegend(a.page.Style)))
-	for _, example := range a.examples {
-		name := example.ObjectName()
 		if before[name] == nil || before[name].Status.Phase != now[name].Status.Phase {
 			example.phaseSince = time.Now()
 		}
 	}
+	a.section.Draw(append(render.SequenceTable(a.page.Style, shown, time.Now()).Lines(false), render.StepLegend(a.page.Style)))
 }
 
 func (a *sequenceScenario) applyDueActions(ctx context.Context, now map[string]*v1alpha1.SequentialJob) error {

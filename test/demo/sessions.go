@@ -16,7 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/demo/scenario"
 )
 
-// sessionScenario runs the examples of AgenticSessions.
 type sessionScenario struct {
 	*demoEnvironment
 
@@ -27,11 +26,9 @@ type sessionScenario struct {
 // runningSession is a session and the demo's progress with it.
 type runningSession struct {
 	scenario.SessionExample
-	current *v1alpha1.AgenticSession
-	// actionsDone is the number of applied actions.
+	current     *v1alpha1.AgenticSession
 	actionsDone int
-	// phaseSince is when the demo first saw the current phase.
-	phaseSince time.Time
+	phaseSince  time.Time // when the demo first saw the current phase
 }
 
 func (a *sessionScenario) begin() *page.Section {
@@ -84,7 +81,6 @@ func (a *sessionScenario) checkRefusal(ctx context.Context) error {
 	return checkRefusal(a.section, scenario.RefusedSessionFile, scenario.RefusedSessionMessage, a.create(ctx, object))
 }
 
-// followSessions shows the progress of the sessions and applies their actions until all are finished.
 func (a *sessionScenario) followSessions(ctx context.Context) error {
 	return a.waitUntil(ctx, "all sessions to finish", func(ctx context.Context) (bool, error) {
 		err := a.refreshSessions(ctx)
@@ -92,7 +88,6 @@ func (a *sessionScenario) followSessions(ctx context.Context) error {
 	})
 }
 
-// refreshSessions reads and shows the sessions and applies the actions that are due.
 func (a *sessionScenario) refreshSessions(ctx context.Context) error {
 	shown := make([]*v1alpha1.AgenticSession, 0, len(a.sessions))
 	for _, s := range a.sessions {

@@ -22,8 +22,7 @@ const pluginZombieExitCode = 1
 type staleJobScenario struct {
 	*demoEnvironment
 
-	section *page.Section
-	// pluginReport is the output of the plugin.
+	section      *page.Section
 	pluginReport string
 }
 
@@ -59,7 +58,6 @@ func (*staleJobScenario) operatorSettings() []string {
 	return settings
 }
 
-// changedThresholds returns the thresholds that differ from the defaults, as name=value.
 func changedThresholds() []string {
 	thresholds, defaults := scenario.DemoThresholds(), jobreport.DefaultThresholds()
 	var changed []string
@@ -99,7 +97,6 @@ func (a *staleJobScenario) showState(ctx context.Context, _ error) {
 	a.runKubectl(ctx, "-n", staleNamespace, "get", "jobs,pods", "-o", "wide")
 }
 
-// followFindings shows the findings until all are as expected.
 func (a *staleJobScenario) followFindings(ctx context.Context) error {
 	return a.waitUntil(ctx, "the expected report", func(ctx context.Context) (bool, error) {
 		report := &v1alpha1.JobReport{}

@@ -23,9 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// createSequences creates sequences with a status, several at once.
 func createSequences(t *testing.T, ns string, from, to int) {
-	t.Helper()
 	const writers = 16
 	numbers := make(chan int)
 	var group sync.WaitGroup
@@ -53,9 +51,7 @@ func percentile(all []time.Duration, percent int) time.Duration {
 	return all[(len(all)-1)*percent/100].Round(time.Millisecond)
 }
 
-// patchProbe writes a message that has not been shown yet, and returns when that began.
 func patchProbe(t *testing.T, ns string, i int) time.Time {
-	t.Helper()
 	begin := time.Now()
 	probe := &v1alpha1.SequentialJob{}
 	probe.Namespace, probe.Name = ns, "etl-0001"
@@ -66,14 +62,12 @@ func patchProbe(t *testing.T, ns string, i int) time.Time {
 
 // observeProbes keeps in window.seen when the page showed each probe for the first time.
 func observeProbes(b *browser) {
-	b.t.Helper()
 	evaluate[bool](b, `(() => { window.seen = {}; new MutationObserver(() => { for (const m of document.querySelector('main').textContent.matchAll(/Probe(\d+)x/g)) window.seen[m[1]] ??= Date.now(); })
 		.observe(document.querySelector('main'), {subtree: true, childList: true, characterData: true}); return true })()`)
 }
 
 // measureProbes returns the times from before a write to the API server until the page shows it.
 func measureProbes(t *testing.T, b *browser, ns string, first, number int, pause time.Duration) []time.Duration {
-	t.Helper()
 	observeProbes(b)
 	var all []time.Duration
 	for i := first; i < first+number; i++ {
@@ -113,7 +107,6 @@ func TestFigures(t *testing.T) {
 
 // benchDuration is UI_BENCH_DURATION, or 5 minutes.
 func benchDuration(t *testing.T) time.Duration {
-	t.Helper()
 	text := os.Getenv("UI_BENCH_DURATION")
 	if text == "" {
 		return 5 * time.Minute
@@ -144,8 +137,8 @@ func TestFiguresOfReplayedChanges(t *testing.T) {
 	all := timesUntilShown(probes, len(earlier), seen)
 	t.Logf("5,000 objects, %.0f replayed changes/s for %s: change to screen: median %s, p95 %s, largest %s of %d; memory of the server %d MB",
 		float64(after-before)/elapsed.Seconds(), elapsed.Round(time.Second), percentile(all, 50), percentile(all, 95), percentile(all, 100), len(all), u.memory(t)/1_000_000)
-	logProcessorTime(t, used, elapsed, int64(after-before))
-	logLag(t, overview, list)
+	t.Logf("processor time of the server with three open pages: %s for each change, %.0f%% of a core", (used / time.Duration(after-before)).Round(10*time.Microsecond), 100*used.Seconds()/elapsed.Seconds())
+	t.Logf("the overview did not answer for at most %.0f ms, the list of all for %.0f ms", evaluate[float64](overview, "window.maxLag"), evaluate[float64](list, "window.maxLag"))
 }
 
 // timesUntilShown returns the time until each probe, or a later one, was shown: a page does not show what has changed again
@@ -164,19 +157,8 @@ func timesUntilShown(probes []time.Time, first int, seen map[string]int64) []tim
 	return all
 }
 
-func logProcessorTime(t *testing.T, used, elapsed time.Duration, changes int64) {
-	t.Helper()
-	t.Logf("processor time of the server with three open pages: %s for each change, %.0f%% of a core", (used / time.Duration(changes)).Round(10*time.Microsecond), 100*used.Seconds()/elapsed.Seconds())
-}
-
-func logLag(t *testing.T, overview, list *browser) {
-	t.Helper()
-	t.Logf("the overview did not answer for at most %.0f ms, the list of all for %.0f ms", evaluate[float64](overview, "window.maxLag"), evaluate[float64](list, "window.maxLag"))
-}
-
 // openTab opens a page in another tab, and measures the longest time in which it does not answer.
 func (b *browser) openTab(path, selector string) *browser {
-	b.t.Helper()
 	ctx, stop := chromedp.NewContext(b.ctx)
 	b.t.Cleanup(stop)
 	tab := &browser{t: b.t, ui: b.ui, ctx: ctx}
@@ -186,7 +168,6 @@ func (b *browser) openTab(path, selector string) *browser {
 }
 
 func (u *runningUI) processorTime(t *testing.T) time.Duration {
-	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", u.Process.Pid))
 	require.NoError(t, err)
 	const user, system, ticksPerSecond = 13, 14, 100
@@ -222,16 +203,13 @@ type replay struct {
 	objects []*v1alpha1.SequentialJob
 	ns      string
 
-	mu      sync.Mutex
-	version int
-	changes int
-	// probes are the times at which the probe was changed.
-	probes []time.Time
+	mu               sync.Mutex
+	version, changes int
+	probes           []time.Time // the times at which the probe was changed
 }
 
 // newReplay copies objects of the API server, as it returns them.
 func newReplay(t *testing.T, ns string) *replay {
-	t.Helper()
 	running, failed := runningSequence(t, ns, "running"), failedSequence(t, ns, "failed", "container migrate exited with code 3: there is no migration to version 8", "schema=5")
 	r := &replay{ns: ns, version: 1000}
 	for i := range 5000 {
@@ -259,24 +237,18 @@ func (r *replay) serve(w http.ResponseWriter, request *http.Request) bool {
 		for _, object := range r.objects {
 			list.Items = append(list.Items, *object)
 		}
-		send(encoder, list)
+		_ = encoder.Encode(list)
 		return true
 	}
 	if query.Get("sendInitialEvents") == "true" {
 		for _, object := range r.objects {
-			send(encoder, event("ADDED", object))
+			_ = encoder.Encode(event("ADDED", object))
 		}
 		end := &v1alpha1.SequentialJob{TypeMeta: r.objects[0].TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1000", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-		send(encoder, event("BOOKMARK", end))
+		_ = encoder.Encode(event("BOOKMARK", end))
 	}
 	r.change(request, encoder, w.(http.Flusher))
 	return true
-}
-
-// send reports whether the client still reads.
-func send(encoder *json.Encoder, object any) bool {
-	err := encoder.Encode(object)
-	return err == nil
 }
 
 func event(kind string, object any) any {
@@ -310,7 +282,7 @@ func (r *replay) change(request *http.Request, encoder *json.Encoder, flusher ht
 		r.changes++
 		object.ResourceVersion = fmt.Sprint(r.version)
 		r.mu.Unlock()
-		if !send(encoder, event("MODIFIED", object)) {
+		if encoder.Encode(event("MODIFIED", object)) != nil { // the client does not read any more
 			return
 		}
 		flusher.Flush()

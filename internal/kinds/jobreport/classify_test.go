@@ -1,6 +1,7 @@
 package jobreport
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
@@ -18,7 +19,6 @@ import (
 // testTime is the creation time of the Jobs.
 var testTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// jobTrait changes a newly created Job.
 type jobTrait func(*batchv1.Job)
 
 func jobWith(traits ...jobTrait) *batchv1.Job {
@@ -80,8 +80,7 @@ func activeDeadline(seconds int64) jobTrait {
 }
 
 func suspendedJob(job *batchv1.Job) { job.Spec.Suspend = new(true) }
-
-func parallelism(n int32) jobTrait { return func(job *batchv1.Job) { job.Spec.Parallelism = new(n) } }
+func parallelism(n int32) jobTrait  { return func(job *batchv1.Job) { job.Spec.Parallelism = new(n) } }
 
 func managedByTrait(controller string) jobTrait {
 	return func(job *batchv1.Job) { job.Spec.ManagedBy = new(controller) }
@@ -89,9 +88,7 @@ func managedByTrait(controller string) jobTrait {
 
 func controlledBy(kind string) jobTrait {
 	return func(job *batchv1.Job) {
-		job.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: apiVersions[kind], Kind: kind, Name: "owner", UID: types.UID("9"), Controller: new(true),
-		}}
+		job.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersions[kind], Kind: kind, Name: "owner", UID: "9", Controller: new(true)}}
 	}
 }
 
@@ -110,7 +107,6 @@ func labeled(key, value string) jobTrait {
 
 var createdByCronJob = annotated(batchv1.CronJobScheduledTimestampAnnotation, "2026-03-01T12:00:00Z")
 
-// writtenAt adds an entry to managedFields.
 func writtenAt(d time.Duration, subresource string) jobTrait {
 	return func(job *batchv1.Job) {
 		job.ManagedFields = append(job.ManagedFields, metav1.ManagedFieldsEntry{Subresource: subresource, Time: new(metav1.NewTime(testTimePlus(d)))})
@@ -168,8 +164,7 @@ func TestFindingsHaveACauseAndAMessageOfOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Classify(row.job, testTimePlus(100*oneDay), DefaultThresholds())
-			require.True(t, got.Cause == row.cause && strings.HasSuffix(got.Message, row.message),
-				"cause %q, message %q, want %q and %q", got.Cause, got.Message, row.cause, row.message)
+			require.True(t, got.Cause == row.cause && strings.HasSuffix(got.Message, row.message), "%+v, want %q, %q", got, row.cause, row.message)
 		})
 	}
 }
@@ -219,4 +214,120 @@ func TestNegativeThresholdsAreInvalid(t *testing.T) {
 
 func completionMode(name batchv1.CompletionMode) jobTrait {
 	return func(job *batchv1.Job) { job.Spec.CompletionMode = new(name) }
+}
+
+func TestReportIgnore(t *testing.T) {
+	ignore := annotated(v1alpha1.AnnotationReportIgnore, "true")
+	checkClassification(t, map[string]classification{
+		"no rule applies to the Job":         {jobWith(startedJob, deletedAt(0), ignore), 30 * oneDay, "Ignored"},
+		"a healthy Job is counted as well":   {jobWith(ignore), 0, "Ignored"},
+		"True and 1 are true":                {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "True")), oneDay, "Ignored"},
+		"any other value has no effect":      {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "yes")), oneDay, "Zombie NeverStarted"},
+		"the value false does not ignore it": {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "false")), oneDay, "Zombie NeverStarted"},
+	})
+}
+
+func TestReportRunningTooLong(t *testing.T) {
+	running := func(limit string) []jobTrait {
+		return []jobTrait{startedJob, podCounts(1, 1), annotated(v1alpha1.AnnotationReportRunningTooLong, limit)}
+	}
+	checkClassification(t, map[string]classification{
+		"less than the stated time":       {jobWith(running("10d")...), 10*oneDay - 1, "Ignored"},
+		"longer than the stated time":     {jobWith(running("10d")...), 10 * oneDay, "Suspicious RunningTooLong"},
+		"never a zombie":                  {jobWith(running("10d")...), 1000 * oneDay, "Suspicious RunningTooLong"},
+		"0 means never":                   {jobWith(running("0s")...), 1000 * oneDay, "Ignored"},
+		"a shorter time than the default": {jobWith(running("1h")...), time.Hour, "Suspicious RunningTooLong"},
+		"an invalid time has no effect":   {jobWith(running("a week")...), 7 * oneDay, "Zombie RunningTooLong"},
+		"a negative time has no effect":   {jobWith(running("-1h")...), 7 * oneDay, "Zombie RunningTooLong"},
+		"other rules still apply":         {jobWith(append(running("10d"), podCounts(1, 0))...), oneDay, "Zombie NoReadyPods"},
+	})
+}
+
+func TestDurationsMayCountDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"7d": 7 * oneDay, "90m": 90 * time.Minute, "1d12h": 36 * time.Hour, "0": 0, "0s": 0, "36h": 36 * time.Hour, "1h30m5s": time.Hour + 30*time.Minute + 5*time.Second,
+	} {
+		got, err := ParseDuration(text)
+		require.True(t, err == nil && got == want, "%q is %s, %v, want %s", text, got, err, want)
+		again, err := ParseDuration(FormatDuration(want))
+		require.True(t, err == nil && again == want, "%s is formatted as %q", want, FormatDuration(want))
+	}
+	for _, text := range []string{"", "d", "7", "7D", "1.5d", "-7d", "7d-1h", "a week", "1h7d", "99999999999999d", "d1h"} {
+		got, err := ParseDuration(text)
+		require.True(t, err != nil, "%q is accepted as %s", text, got)
+	}
+	for d, want := range map[time.Duration]string{
+		7 * oneDay: "7d", 36 * time.Hour: "1d12h", 30 * time.Minute: "30m", time.Hour: "1h", 0: "0s", time.Hour + time.Second: "1h0m1s", 5 * time.Second: "5s",
+	} {
+		assert.Equal(t, d.String(), want, FormatDuration(d))
+	}
+}
+
+// Combines all traits of Jobs. TestSamples compares the order of the reasons with that of the documentation.
+func TestTheFirstRuleThatMatchesWins(t *testing.T) {
+	traitGroups := [][]jobTrait{
+		{completionMode("Sorted")},
+		{deletedAt(0, "x")},
+		{
+			completedJob, failedFor("X"), trueConditionSince(batchv1.JobFailed, 99*oneDay, "X", ""),
+			trueConditionSince(batchv1.JobFailureTarget, 0, "X", ""), trueConditionSince(batchv1.JobSuccessCriteriaMet, 0, "X", ""),
+		},
+		{ttlAfterFinished(0)},
+		{controlledBy("CronJob")},
+		{managedByTrait("a.example/b")},
+		{suspendedJob},
+		{startedJob},
+		{parallelism(0)},
+		{activeDeadline(1), activeDeadline(1e9)},
+		{podCounts(1, 0), podCounts(1, 1)},
+		{createdByCronJob},
+	}
+	order, thresholds := AllReasons(), DefaultThresholds()
+	losers := map[Reason]bool{}
+	forEachCombination(traitGroups, nil, func(traits []jobTrait) {
+		job := jobWith(traits...)
+		matching, want := matchingReasons(job, thresholds), Reason("")
+		if len(matching) > 0 {
+			slices.SortFunc(matching, func(a, b Reason) int { return slices.Index(order, a) - slices.Index(order, b) })
+			want = matching[0]
+			for _, loser := range matching[1:] {
+				losers[loser] = true
+			}
+		}
+		got := Classify(job, testTimePlus(100*oneDay), thresholds).Reason
+		require.True(t, got == want, "got %s, but the rules %v match: %+v", got, matching, job)
+	})
+	require.True(t, len(losers) >= 15, "only %d rules match Jobs for which others win: %v", len(losers), losers)
+}
+
+func matchingReasons(job *batchv1.Job, thresholds Thresholds) []Reason {
+	var found []Reason
+	for i := range rules {
+		threshold := ptr.Deref(thresholds[rules[i].key()], Threshold{})
+		if finding := rules[i].check(&jobFacts{Job: job, now: testTimePlus(100 * oneDay), threshold: threshold}); finding != nil {
+			found = append(found, finding.Reason)
+		}
+	}
+	return found
+}
+
+func forEachCombination(traitGroups [][]jobTrait, chosen []jobTrait, do func([]jobTrait)) {
+	if len(traitGroups) == 0 {
+		do(chosen)
+		return
+	}
+	forEachCombination(traitGroups[1:], chosen, do)
+	for _, one := range traitGroups[0] {
+		forEachCombination(traitGroups[1:], append(slices.Clone(chosen), one), do)
+	}
+}
+
+func TestAFindingDependsOnlyOnTheJobAndItsCategory(t *testing.T) {
+	for _, sample := range readSamples(t) {
+		before := sample.job.DeepCopy()
+		one := Classify(sample.job, testTimePlus(100*oneDay), DefaultThresholds())
+		later := Classify(sample.job, testTimePlus(101*oneDay), DefaultThresholds())
+		assert.Equal(t, "finding of "+string(sample.reason)+" a day later", one, later)
+		assert.Equal(t, "unchanged Job of "+string(sample.reason), before, sample.job)
+	}
 }

@@ -4,9 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -46,7 +51,6 @@ func TestGeneratedDocumentationAndAlertsAreUpToDate(t *testing.T) {
 	}
 }
 
-// reasonSections returns a section of documentation for each reason, to which its alert refers.
 func reasonSections() string {
 	var sections strings.Builder
 	for i := range rules {
@@ -96,9 +100,8 @@ func TestEachReasonHasANextStepWithACommand(t *testing.T) {
 		require.True(t, sentence != "" && len(sentence) <= MaxMessageBytes && strings.HasSuffix(sentence, "."), "%s: %q", reason, sentence)
 		require.True(t, strings.HasPrefix(command, "kubectl ") && !strings.Contains(command, "NAME"), "%s: command %q", reason, command)
 	}
-	if sentence, command := NextStep("Other", "a", "b"); sentence != "" || command != "" {
-		t.Errorf("an unknown reason has the next step %q: %q", sentence, command)
-	}
+	sentence, command := NextStep("Other", "a", "b")
+	require.True(t, sentence == "" && command == "", "an unknown reason has the next step %q: %q", sentence, command)
 }
 
 func rulesTable() string {
@@ -131,4 +134,57 @@ func formatAge(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%d min", d/time.Minute)
 	}
+}
+
+var (
+	sampleTitle = regexp.MustCompile(`(?m)^# (\w+): `)
+	sampleLine  = regexp.MustCompile(`(?m)^# At (\S+): (\w+)$`)
+)
+
+// sample is a Job in the documentation, and the categories that its file states.
+type sample struct {
+	reason     Reason
+	job        *batchv1.Job
+	categories [][2]string // by time
+}
+
+func readSamples(t testing.TB) []sample {
+	paths, err := filepath.Glob("../../../docs/samples/jobreport/*.yaml")
+	require.NoError(t, err)
+	var samples []sample
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		s := sample{job: &batchv1.Job{}}
+		require.NoError(t, yaml.UnmarshalStrict(raw, s.job))
+		for _, match := range sampleLine.FindAllSubmatch(raw, -1) {
+			s.categories = append(s.categories, [2]string{string(match[1]), string(match[2])})
+		}
+		title := sampleTitle.FindSubmatch(raw)
+		require.True(t, title != nil && len(s.categories) != 0, "%s does not state its reason and times", path)
+		s.reason = Reason(title[1])
+		samples = append(samples, s)
+	}
+	return samples
+}
+
+// The Jobs in the documentation have the classification that it states: each side of each threshold.
+func TestSamples(t *testing.T) {
+	var shown []Reason
+	for _, sample := range readSamples(t) {
+		shown = append(shown, sample.reason)
+		t.Run(string(sample.reason), func(t *testing.T) {
+			for _, stated := range sample.categories {
+				at, err := time.Parse(time.RFC3339, stated[0])
+				require.NoError(t, err)
+				got := Classify(sample.job, at, DefaultThresholds())
+				want := Finding{Category: Category(stated[1])}
+				if want.Category != CategoryHealthy {
+					want.Reason = sample.reason
+				}
+				require.True(t, got.Category == want.Category && got.Reason == want.Reason, "at %s: got %+v, want %+v", at, got, want)
+			}
+		})
+	}
+	require.Equal(t, AllReasons(), shown)
 }

@@ -2,11 +2,14 @@ package jobreport
 
 import (
 	"fmt"
+	"math/rand"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -111,7 +114,6 @@ func TestTheMostImportantFindingsAreListed(t *testing.T) {
 	}
 }
 
-// largestEntries returns n zombies, each with the longest possible finding.
 func largestEntries(n int) []Entry {
 	rows := make([]Entry, 0, n)
 	for i := range n {
@@ -131,9 +133,8 @@ func TestFiveThousandZombiesFitInto64KiB(t *testing.T) {
 		require.True(t, size <= MaxStatusBytes, "top %d: the status has %d bytes", top, size)
 		require.True(t, status.Summary.Zombie == 5000 && status.Summary.Total == 5000 && status.Summary.ByReason["NeverStarted"] == 5000,
 			"top %d: counts %+v", top, status.Summary)
-		if names := findingNames(status.Findings); len(names) > min(top, MaxFindings) || !slices.IsSorted(names) {
-			t.Errorf("top %d: %d listed, want fewer, sorted by name: %q", top, len(names), names)
-		}
+		names := findingNames(status.Findings)
+		require.True(t, len(names) <= min(top, MaxFindings) && slices.IsSorted(names), "top %d lists %d: %q", top, len(names), names)
 	}
 }
 
@@ -156,9 +157,8 @@ func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
 			}
 			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, row.top, rows...)
 			got := conditionOrEmpty(&status, v1alpha1.ConditionTruncated)
-			if got.Status != row.wantStatus || got.Reason != row.wantReason || (row.wantMsg != "" && got.Message != row.wantMsg) {
-				t.Errorf("condition %+v", got)
-			}
+			hasMessage := row.wantMsg == "" || got.Message == row.wantMsg
+			require.True(t, got.Status == row.wantStatus && got.Reason == row.wantReason && hasMessage, "condition %+v", got)
 		})
 	}
 }
@@ -197,5 +197,192 @@ func TestEventsReportConditionsOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, "events", row.want, transitionEvents(&row.before, &row.after))
 		})
+	}
+}
+
+func failedEntry(name, key string, position int64) Entry {
+	row := suspiciousEntry(name, SeverityMedium, time.Duration(position)*time.Hour)
+	row.Finding.Reason = ReasonBackoffLimitExceeded
+	row.Series = []Series{{Key: key, Position: position}}
+	return row
+}
+
+func succeededEntry(name, key string, position int64) Entry {
+	row := healthyEntry(name)
+	row.Series = []Series{{Key: key, Position: position, Supersedes: true}}
+	return row
+}
+
+func rerunEntry(name, key string, position int64) Entry {
+	row := failedEntry(name, key, position)
+	row.Series[0].Supersedes = true
+	return row
+}
+
+func TestAFailureIsHealthyOnceALaterJobSupersedesIt(t *testing.T) {
+	withoutSeries, inTwoSeries := failedEntry("a", "k", 1), failedEntry("a", "k", 1)
+	withoutSeries.Series, inTwoSeries.Series = nil, append(inTwoSeries.Series, Series{Key: "l", Position: 1})
+	var many []Entry
+	for i := range int64(3 * MaxFindings) {
+		many = append(many, failedEntry(fmt.Sprintf("f-%d", i), "k", i))
+	}
+	deleting := failedEntry("a", "k", 1)
+	deleting.Finding.Reason = ReasonStuckTerminating
+	for name, row := range map[string]struct {
+		rows []Entry
+		want []string
+	}{
+		"a later success":                               {[]Entry{failedEntry("a", "k", 1), succeededEntry("b", "k", 2)}, nil},
+		"a later success that is listed first":          {[]Entry{succeededEntry("a", "k", 2), failedEntry("b", "k", 1)}, nil},
+		"an earlier success proves nothing":             {[]Entry{succeededEntry("a", "k", 1), failedEntry("b", "k", 2)}, []string{"b"}},
+		"a simultaneous success proves nothing":         {[]Entry{failedEntry("a", "k", 1), succeededEntry("b", "k", 1)}, []string{"a"}},
+		"a success of another series":                   {[]Entry{failedEntry("a", "k", 1), succeededEntry("b", "l", 2)}, []string{"a"}},
+		"only failures before the success":              {[]Entry{failedEntry("a", "k", 1), failedEntry("c", "k", 3), succeededEntry("b", "k", 2)}, []string{"c"}},
+		"the latest of several successes":               {[]Entry{succeededEntry("d", "k", 4), succeededEntry("b", "k", 2), failedEntry("c", "k", 3)}, nil},
+		"a rerun that failed":                           {[]Entry{rerunEntry("a", "k", 1), rerunEntry("b", "k", 2)}, []string{"b"}},
+		"two failed Jobs of the same run":               {[]Entry{rerunEntry("a", "k", 1), rerunEntry("b", "k", 1)}, []string{"a", "b"}},
+		"a failed Job that cannot be deleted stays":     {[]Entry{deleting, succeededEntry("b", "k", 2)}, []string{"a"}},
+		"a failed Job without a series is not affected": {[]Entry{withoutSeries, succeededEntry("b", "k", 2)}, []string{"a"}},
+		"a success in the second of two series":         {[]Entry{inTwoSeries, succeededEntry("b", "l", 2)}, nil},
+		"more failures than are kept":                   {append(many, succeededEntry("z", "k", 1e6)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, row.rows...)
+			assert.Equal(t, "findings", row.want, findingNames(status.Findings))
+			require.True(t, int(status.Summary.Suspicious) == len(row.want) && int(status.Summary.Healthy) == len(row.rows)-len(row.want),
+				"summary %+v", status.Summary)
+		})
+	}
+}
+
+func TestAReportThatIsOnlyPrintedHasNoBoundOnItsSize(t *testing.T) {
+	aggregator := NewAggregator(MaxFindings)
+	for _, row := range largestEntries(MaxFindings) {
+		aggregator.Add(row)
+	}
+	o := Observation{Report: &v1alpha1.JobReport{}, Scan: Scan{Jobs: aggregator, StartTime: testTime}, Now: testTime}
+	got := len(Decide(o).Status.Findings)
+	require.True(t, got < MaxFindings, "a stored report lists %d findings, want those that fit", got)
+	o.Unstored = true
+	status := Decide(o).Status
+	if got := len(status.Findings); got != MaxFindings || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionTruncated) {
+		t.Errorf("%d findings, want all: %+v", got, status.Conditions)
+	}
+}
+
+func TestSeries(t *testing.T) {
+	at := testTime.Unix()
+	cron, sequence, session, jobSet := controlledBy("CronJob"), controlledBy("SequentialJob"), controlledBy("AgenticSession"), controlledBy("JobSet")
+	workflow, generated := controlledBy("Workflow"), func(job *batchv1.Job) { job.GenerateName = "migrate-" }
+	run := func(number string) jobTrait { return annotated(v1alpha1.AnnotationRun, number) }
+	attempt := func(number string) jobTrait { return labeled("jobset.sigs.k8s.io/restart-attempt", number) }
+	scheduled, step := labeled(v1alpha1.LabelSchedule, "nightly"), labeled(v1alpha1.LabelStep, "load")
+	named := func(name string) jobTrait { return func(job *batchv1.Job) { job.Name = name } }
+	helm, argoCD := annotated("helm.sh/hook", "pre-upgrade"), annotated("argocd.argoproj.io/hook", "PreSync")
+	tracked := annotated("argocd.argoproj.io/tracking-id", "shop:batch/Job:a/b")
+	release, imports := labeled("app.kubernetes.io/instance", "shop"), labeled(v1alpha1.LabelReportSeries, "import")
+	for name, row := range map[string]struct {
+		job  *batchv1.Job
+		want []Series
+	}{
+		"the successful run of a CronJob supersedes earlier failures": {jobWith(cron, completedJob), []Series{{"9", at, true}}},
+		"the failed run of a CronJob can be superseded":               {jobWith(cron, failedFor("X")), []Series{{"9", at, false}}},
+		"an unfinished run of a CronJob proves nothing":               {jobWith(cron, startedJob), []Series{{"9", at, false}}},
+		"contradictory conditions prove nothing":                      {jobWith(cron, completedJob, failedFor("X")), []Series{{"9", at, false}}},
+		"any Job of a later run of a SequentialJob supersedes":        {jobWith(sequence, run("2"), startedJob), []Series{{"9", 2, true}}},
+		"the next attempt at a step supersedes":                       {jobWith(sequence, run("2"), step, failedFor("X")), []Series{{"9", 2, true}, {"9/2/load", 2 * at, true}}},
+		"a success ends the attempts at a step":                       {jobWith(sequence, run("2"), step, completedJob), []Series{{"9", 2, true}, {"9/2/load", 2*at + 1, true}}},
+		"a success of the step in a later run of the Schedule supersedes": {
+			jobWith(sequence, run("1"), step, scheduled, completedJob),
+			[]Series{{"9", 1, true}, {"9/1/load", 2*at + 1, true}, {"schedule/nightly/load", at, true}},
+		},
+		"any later attempt of a JobSet supersedes":         {jobWith(jobSet, attempt("1"), failedFor("X")), []Series{{"9", 1, true}}},
+		"the next attempt of an AgenticSession supersedes": {jobWith(session, startedJob), []Series{{"9", at, true}}},
+		"a successful session of the Schedule supersedes":  {jobWith(session, scheduled, completedJob), []Series{{"9", at, true}, {"schedule/nightly", at, true}}},
+		"a success with the same prefix supersedes":        {jobWith(workflow, generated, completedJob), []Series{{"9/migrate-", at, true}}},
+		"the hook of a later revision of a Helm release supersedes": {
+			jobWith(named("shop-migrate-12"), helm, release, completedJob), []Series{{"hook/shop/pre-upgrade/shop-migrate-", at, true}},
+		},
+		"the hook of a later sync of Argo CD supersedes": {
+			jobWith(named("migrate-4f2a-presync-177"), generated, argoCD, release, completedJob), []Series{{"hook/shop/PreSync/migrate-", at, true}},
+		},
+		"Argo CD tracks the application":                       {jobWith(generated, argoCD, tracked, failedFor("X")), []Series{{"hook/shop/PreSync/migrate-", at, false}}},
+		"a later success with the same label supersedes":       {jobWith(imports, completedJob), []Series{{"label/import", at, true}}},
+		"a label is in addition to the controller":             {jobWith(imports, cron, completedJob), []Series{{"label/import", at, true}, {"9", at, true}}},
+		"a hook of an unknown application is in no series":     {jobWith(helm, completedJob), nil},
+		"a hook of Argo CD with a fixed name is in no series":  {jobWith(argoCD, release, completedJob), nil},
+		"another controller without a prefix is in no series":  {jobWith(workflow, completedJob), nil},
+		"a Job without a controller is in no series":           {jobWith(generated, completedJob), nil},
+		"a step without the number of its run is in no series": {jobWith(sequence, failedFor("X")), nil},
+		"an invalid number of attempts is in no series":        {jobWith(jobSet, attempt("many")), nil},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, "series", row.want, SeriesOf(row.job)) })
+	}
+}
+
+func TestTheOwnerOfAJobIsWhatItStates(t *testing.T) {
+	helm := func(job *batchv1.Job) {
+		job.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "shop"}
+	}
+	for name, row := range map[string]struct {
+		job  *batchv1.Job
+		want string
+	}{
+		"a CronJob":                           {jobWith(controlledBy("CronJob")), "CronJob/owner"},
+		"a SequentialJob":                     {jobWith(controlledBy("SequentialJob")), "SequentialJob/owner"},
+		"a Schedule, by the label of its run": {jobWith(controlledBy("SequentialJob"), labeled("yardmaster.dev/schedule", "nightly")), "Schedule/nightly"},
+		"a Schedule of sessions":              {jobWith(controlledBy("AgenticSession"), labeled("yardmaster.dev/schedule", "review")), "Schedule/review"},
+		"no Schedule of another controller":   {jobWith(controlledBy("CronJob"), labeled("yardmaster.dev/schedule", "nightly")), "CronJob/owner"},
+		"a JobSet, by its label":              {jobWith(labeled("jobset.sigs.k8s.io/jobset-name", "train")), "JobSet/train"},
+		"an Argo Workflow, by its label":      {jobWith(labeled("workflows.argoproj.io/workflow", "etl-x7k2p")), "Workflow/etl-x7k2p"},
+		"a Helm release, by its annotation":   {jobWith(annotated("meta.helm.sh/release-name", "shop")), "HelmRelease/shop"},
+		"a Helm release, by labels of hooks":  {jobWith(helm), "HelmRelease/shop"},
+		"a queue of Kueue":                    {jobWith(labeled("kueue.x-k8s.io/queue-name", "team-a")), "LocalQueue/team-a"},
+		"a controller before any label":       {jobWith(controlledBy("CronJob"), helm), "CronJob/owner"},
+		"an owner that does not control it":   {jobWith(withNonControllerOwner), ""},
+		"nothing":                             {jobWith(), ""},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, "owner", row.want, OwnerOf(row.job).String()) })
+	}
+}
+
+func ownedBy(row Entry, kind, name string) Entry {
+	row.Owner = Owner{Kind: kind, Name: name}
+	return row
+}
+
+func TestSixtyFailuresOfACronJobAreOneGroup(t *testing.T) {
+	rows := []Entry{ownedBy(zombieEntry("other", 0), "JobSet", "train"), zombieEntry("alone", 0), zombieEntry("too", 0)}
+	for i := range 60 {
+		row := failedEntry(fmt.Sprintf("run-%02d", i), "", int64(i))
+		rows = append(rows, ownedBy(row, "CronJob", "nightly"))
+	}
+	status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, rows...)
+	want := []v1alpha1.JobFindingGroup{{
+		JobFindingClass: v1alpha1.JobFindingClass{
+			Owner:    &v1alpha1.JobOwner{Kind: "CronJob", Name: "nightly"},
+			Category: v1alpha1.JobSuspicious, Severity: v1alpha1.SeverityMedium, Reason: "BackoffLimitExceeded",
+		},
+		Count:  60,
+		Oldest: new(metav1.NewTime(testTime)), Newest: new(metav1.NewTime(testTime.Add(59 * time.Hour))),
+	}}
+	assert.Equal(t, "groups", want, status.Groups)
+	finding := status.Findings[slices.IndexFunc(status.Findings, func(f v1alpha1.JobFinding) bool { return f.Name == "other" })]
+	assert.Equal(t, "owner of a finding", &v1alpha1.JobOwner{Kind: "JobSet", Name: "train"}, finding.Owner)
+}
+
+func TestTheMostImportantGroupsAreListedInAnyOrderOfTheJobs(t *testing.T) {
+	var rows []Entry
+	for i := range 3 * MaxGroups {
+		for j := range 3 {
+			rows = append(rows, ownedBy(zombieEntry(fmt.Sprintf("job-%d-%d", i, j), time.Duration(i)*time.Hour), "CronJob", fmt.Sprintf("cron-%02d", i)))
+		}
+	}
+	want := scanEntries(v1alpha1.JobReportStatus{}, testTime, 10, rows...)
+	require.True(t, len(want.Groups) == MaxGroups && want.Groups[0].Owner.Name == fmt.Sprintf("cron-%02d", 2*MaxGroups), "groups %+v", want.Groups)
+	random := rand.New(rand.NewSource(1))
+	for range 20 {
+		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		require.Equal(t, want, scanEntries(v1alpha1.JobReportStatus{}, testTime, 10, rows...))
 	}
 }

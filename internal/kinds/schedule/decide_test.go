@@ -10,10 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/kstatustest"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -36,14 +38,12 @@ func newSchedule(changes ...func(*v1alpha1.Schedule)) *v1alpha1.Schedule {
 
 // scenario is a Schedule, its runs, and an operator that is never interrupted.
 type scenario struct {
-	t        *testing.T
-	schedule *v1alpha1.Schedule
-	runs     []Run
-	refusal  *decision.Refusal
-	events   []string
-	deleted  []string
-	// started are the times of the runs that were created, as hh:mm of their day.
-	started []string
+	t               *testing.T
+	schedule        *v1alpha1.Schedule
+	runs            []Run
+	refusal         *decision.Refusal
+	events, deleted []string
+	started         []string // the times of the runs that were created, as hh:mm of their day
 }
 
 func newScenario(t *testing.T, changes ...func(*v1alpha1.Schedule)) *scenario {
@@ -118,7 +118,6 @@ func (s *scenario) remove(name string) {
 	s.runs = slices.DeleteFunc(slices.Clone(s.runs), func(run Run) bool { return run.Name == name })
 }
 
-// finish ends all runs.
 func (s *scenario) finish(since time.Duration, succeeded bool) *scenario {
 	for i := range s.runs {
 		if run := &s.runs[i]; !run.IsFinished {
@@ -144,16 +143,14 @@ func (s *scenario) wantMissed(count int64, reason string) *scenario {
 	if last := s.schedule.Status.LastMissed; last != nil {
 		got = last.Reason
 	}
-	require.True(s.t, s.schedule.Status.Missed == count && got == reason,
-		"%d times are missed, the last because of %q, want %d because of %q", s.schedule.Status.Missed, got, count, reason)
+	require.True(s.t, s.schedule.Status.Missed == count && got == reason, "%d missed because of %q", s.schedule.Status.Missed, got)
 	return s
 }
 
 func (s *scenario) wantReady(status metav1.ConditionStatus, reason, message string) *scenario {
 	s.t.Helper()
 	ready := meta.FindStatusCondition(s.schedule.Status.Conditions, v1alpha1.ConditionReady)
-	require.True(s.t, ready != nil && ready.Status == status && ready.Reason == reason && strings.Contains(ready.Message, message),
-		"Ready is %+v, want %s because of %s with %q", ready, status, reason, message)
+	require.True(s.t, ready != nil && ready.Status == status && ready.Reason == reason && strings.Contains(ready.Message, message), "%+v", ready)
 	return s
 }
 
@@ -179,9 +176,8 @@ func deadline(seconds int64) func(*v1alpha1.Schedule) {
 
 func TestARunStartsAtItsTimeAndIsNamedAfterIt(t *testing.T) {
 	s := newScenario(t).at(time.Second).wantStarted()
-	if next := s.schedule.Status.NextScheduleTime; next == nil || !next.Equal(apiTime(created.Add(time.Hour))) {
-		t.Errorf("next is %v", next)
-	}
+	next := s.schedule.Status.NextScheduleTime
+	require.True(t, next != nil && next.Equal(apiTime(created.Add(time.Hour))), "next is %v", next)
 	s.at(time.Hour - time.Second).wantStarted()
 	s.at(time.Hour).wantStarted("13:00").wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "next at 2026-05-04T14:00:00Z")
 	want := "nightly-29631660"
@@ -225,8 +221,7 @@ func TestAllRunsAtMostTheLastHundred(t *testing.T) {
 func TestMonthsAwayAreCountedInSeveralDecisions(t *testing.T) {
 	for _, policy := range []v1alpha1.ScheduleCatchUp{v1alpha1.CatchUpNone, v1alpha1.CatchUpLatest} {
 		s := newScenario(t, catchUp(policy), everyMinute).at(time.Second).at(60 * 24 * time.Hour)
-		require.True(t, s.schedule.Status.Missed == 60*24*60-1 && len(s.started) == 1,
-			"%s: %d missed, %d started", policy, s.schedule.Status.Missed, len(s.started))
+		require.True(t, s.schedule.Status.Missed == 60*24*60-1 && len(s.started) == 1, "%s: %+v", policy, s.schedule.Status)
 	}
 }
 
@@ -254,7 +249,6 @@ func TestTimesOfASuspensionAreMissedAndDoNotRunAfterwards(t *testing.T) {
 	s.schedule.Spec.Suspend = false
 	s.at(5*time.Hour+time.Minute).wantStarted().wantMissed(5, v1alpha1.MissedSuspended)
 	s.at(6 * time.Hour).wantStarted("18:00")
-
 	s = newScenario(t).at(time.Second).suspend(true).at(30 * time.Minute)
 	s.suspend(false).at(5*time.Hour).wantStarted().wantMissed(5, v1alpha1.MissedSuspended) // resumed while the operator is away
 }
@@ -263,7 +257,6 @@ func TestTimesOfTheFormerScheduleThatAreDueStillRunUnlessTheyWait(t *testing.T) 
 	s := newScenario(t).at(time.Second)
 	s.schedule.Spec.Schedule = "30 * * * *"
 	s.at(65*time.Minute).wantStarted("13:00").at(90*time.Minute).wantStarted("13:00", "13:30")
-
 	s = newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2 * time.Hour)
 	s.schedule.Spec.Schedule = "30 * * * *"
 	s.at(2*time.Hour+time.Minute).wantStarted("13:00").wantMissed(1, v1alpha1.MissedScheduleChanged)
@@ -323,4 +316,229 @@ func TestADeletedScheduleStartsNothing(t *testing.T) {
 	s := newSchedule(func(s *v1alpha1.Schedule) { s.DeletionTimestamp = apiTime(created) })
 	decision := Decide(Observation{Schedule: s, Now: created.Add(time.Hour)})
 	require.True(t, !decision.HasActions() && !decision.StatusChanged, "decision: %+v", decision)
+}
+
+func TestTheRunOfTheNextTimeIsCreatedBeforeItsTimeIsRecorded(t *testing.T) {
+	s := newScenario(t).at(0)
+	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour)})
+	require.True(t, decision.CreateRun != nil && decision.CreateRun.Name == RunName(s.schedule, created.Add(time.Hour)) && !decision.StatusChanged,
+		"decision %+v, want one that creates the run and records nothing", decision)
+}
+
+// The operator crashed after it created the run of 13:00. Its cache does not have the run yet.
+func TestARunThatIsNotRecordedIsCountedWhateverChanged(t *testing.T) {
+	for title, change := range map[string]func(s *v1alpha1.Schedule) (since time.Duration){
+		"nothing":               func(*v1alpha1.Schedule) time.Duration { return time.Hour },
+		"a suspension":          func(s *v1alpha1.Schedule) time.Duration { s.Spec.Suspend = true; return time.Hour },
+		"the deadline":          func(s *v1alpha1.Schedule) time.Duration { deadline(60)(s); return 90 * time.Minute },
+		"a later time":          func(*v1alpha1.Schedule) time.Duration { return 2 * time.Hour },
+		"the schedule":          func(s *v1alpha1.Schedule) time.Duration { s.Spec.Schedule = "30 * * * *"; return time.Hour },
+		"the clock as well":     func(s *v1alpha1.Schedule) time.Duration { s.Spec.Schedule = "30 * * * *"; return 50 * time.Minute },
+		"the policy for others": func(s *v1alpha1.Schedule) time.Duration { concurrency(v1alpha1.ConcurrencyForbid)(s); return time.Hour },
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t).at(0)
+			due := created.Add(time.Hour)
+			run := Run{Name: RunName(s.schedule, due), UID: types.UID("run"), ScheduledTime: due, CreationTime: due}
+			since := change(s.schedule)
+			// Creating the run again finds it. Anything else has to ask whether it exists.
+			decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(since)})
+			if creates := decision.CreateRun != nil && decision.CreateRun.Name == run.Name && !decision.StatusChanged; creates {
+				s.runs = append(s.runs, run)
+				decision = Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: created.Add(since)})
+			} else if decision.Question != run.Name {
+				t.Fatalf("decision %+v, want a question", decision)
+			} else {
+				decision = Decide(Observation{Schedule: s.schedule, Now: created.Add(since), Answers: map[string]*Run{run.Name: &run}})
+			}
+			require.True(t, decision.Status.Runs == 1 && decision.Status.Missed == 0 && decision.Started != nil, "%+v", decision.Status)
+		})
+	}
+}
+
+func stopAfter(failures int32) func(*v1alpha1.Schedule) {
+	return func(s *v1alpha1.Schedule) { s.Spec.SuspendAfterFailures = &failures }
+}
+
+// failing returns a Schedule whose first two runs failed, and that has missed a time since.
+func failing(t *testing.T) *scenario {
+	s := newScenario(t, stopAfter(2)).at(time.Second)
+	s.at(time.Hour).finish(3*time.Hour, false).at(2*time.Hour).finish(3*time.Hour, false).at(2*time.Hour + time.Minute)
+	return s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures, "2 runs in a row failed").at(3 * time.Hour)
+}
+
+func (s *scenario) suspend(suspended bool) *scenario {
+	s.schedule.Spec.Suspend = suspended
+	return s
+}
+
+func TestNoTimeStartsAfterTooManyFailuresUntil(t *testing.T) {
+	const soon, later = 3*time.Hour + time.Minute, 3*time.Hour + 2*time.Minute
+	for title, test := range map[string]struct {
+		act     func(s *scenario)
+		started int // the number of runs after the time that follows
+	}{
+		"nobody acts":           {func(*scenario) {}, 2},
+		"a triggered run fails": {func(s *scenario) { s.request("1").at(soon).finish(3*time.Hour, false).at(later) }, 3},
+		"a backfill is waiting": {func(s *scenario) { s.request("1", 1, 2).at(soon) }, 2},
+		"the template changes":  {func(s *scenario) { s.schedule.Generation++; s.at(soon) }, 2},
+		"a triggered run works": {func(s *scenario) { s.request("1").at(soon).finish(3*time.Hour, true).at(later) }, 4},
+		"it is resumed":         {func(s *scenario) { s.suspend(true).at(soon).suspend(false).at(later) }, 3},
+		"the limit is higher":   {func(s *scenario) { *s.schedule.Spec.SuspendAfterFailures = 3; s.at(soon) }, 3},
+		"the limit is removed":  {func(s *scenario) { s.schedule.Spec.SuspendAfterFailures = nil; s.at(soon) }, 3},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := failing(t)
+			test.act(s)
+			s.at(4 * time.Hour)
+			assert.Equal(t, "number of runs that started", test.started, len(s.started))
+			resumed := s.schedule.Status.Missed > 0
+			require.True(t, !resumed || s.schedule.Status.LastMissed.Reason == v1alpha1.MissedSuspended, "missed %+v", s.schedule.Status.LastMissed)
+		})
+	}
+}
+
+func TestASuccessEndsTheCountOfFailures(t *testing.T) {
+	s := newScenario(t, stopAfter(2)).at(time.Second)
+	for hour, succeeds := range []bool{false, true, false, true, false} {
+		s.at(time.Duration(hour+1)*time.Hour).finish(time.Duration(hour+1)*time.Hour, succeeds)
+	}
+	s.at(6*time.Hour).wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
+	assert.Equal(t, "status.failures, only that of the last run", int32(1), s.schedule.Status.Failures)
+}
+
+// A run may end before the operator observes that it exists, and may be deleted by the history limits right after it was counted.
+func TestARunThatEndsAtOnceCountsOnce(t *testing.T) {
+	s := newScenario(t, stopAfter(10), func(s *v1alpha1.Schedule) { s.Spec.FailedRunsHistoryLimit = new(int32(0)) }).at(time.Second)
+	for hour := range 3 {
+		now := created.Add(time.Duration(hour+1) * time.Hour)
+		run := Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: now}).CreateRun
+		s.runs = append(s.runs, Run{Name: run.Name, ScheduledTime: run.ScheduledTime.Time, CreationTime: now, IsFinished: true, CompletionTime: now})
+		s.at(now.Sub(created) + time.Second).at(now.Sub(created) + time.Minute)
+	}
+	got := s.schedule.Status.Failures
+	require.True(t, got == 3 && len(s.runs) == 0, "status.failures is %d after 3 failures, and %d runs are kept", got, len(s.runs))
+}
+
+func when(expression string) func(*v1alpha1.Schedule) {
+	return func(s *v1alpha1.Schedule) { s.Spec.When = expression }
+}
+
+// Several times are due at once. The expression selects some of them, and catchUp which of these run.
+func TestWhenSelectsTheTimesThatMayRun(t *testing.T) {
+	for title, test := range map[string]struct {
+		when    string
+		catchUp v1alpha1.ScheduleCatchUp
+		started []string
+		reasons map[string]int64
+	}{
+		"all, and the last runs":         {"true", "", []string{"18:00"}, map[string]int64{"Superseded": 5}},
+		"none":                           {"false", "", nil, map[string]int64{"WhenFalse": 6}},
+		"even hours, and the last runs":  {"scheduledTime.getHours() % 2 == 0", "", []string{"18:00"}, map[string]int64{"Superseded": 2, "WhenFalse": 3}},
+		"odd hours, and the last runs":   {"scheduledTime.getHours() % 2 == 1", "", []string{"17:00"}, map[string]int64{"Superseded": 2, "WhenFalse": 3}},
+		"odd hours, and all run":         {"scheduledTime.getHours() % 2 == 1", v1alpha1.CatchUpAll, []string{"13:00", "15:00", "17:00"}, map[string]int64{"WhenFalse": 3}},
+		"in the time zone of the people": {"scheduledTime.getHours('Europe/Berlin') == 17", "", []string{"15:00"}, map[string]int64{"Superseded": 0, "WhenFalse": 5}},
+		"no time without a run":          {"runs[0].succeeded", "", nil, map[string]int64{"WhenFailed": 6}},
+		"a loop that costs too much":     {"[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, a+b+c+d > 0))))", "", nil, map[string]int64{"WhenFailed": 6}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t, when(test.when), catchUp(test.catchUp)).at(time.Second).at(6 * time.Hour)
+			s.wantStarted(test.started...)
+			missed := int64(0)
+			for _, count := range test.reasons {
+				missed += count
+			}
+			assert.Equal(t, "number of missed times", missed, s.schedule.Status.Missed)
+			for reason, count := range test.reasons {
+				found := strings.Contains(strings.Join(s.events, "\n"), missedTexts[reason])
+				require.True(t, found == (count > 0), "an event about %s: %t: %q", reason, found, s.events)
+			}
+			if test.reasons["WhenFailed"] > 0 {
+				s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonWhenFailed, "is unknown: when: ")
+			} else {
+				s.wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "")
+			}
+		})
+	}
+}
+
+func TestWhenSeesTheRunForWhichATimeWaits(t *testing.T) {
+	s := newScenario(t, when("runs.size() == 0 || runs[0].succeeded"), concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2 * time.Hour)
+	s.wantReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForRun, "")
+	s.finish(2*time.Hour, false).at(2*time.Hour + time.Minute)
+	require.True(t, s.schedule.Status.Missed == 1 && s.schedule.Status.LastMissed.Reason == v1alpha1.MissedWhenFalse, "%+v", s.schedule.Status)
+}
+
+func TestReplaceKeepsTheActiveRunOfATimeThatWhenRejects(t *testing.T) {
+	s := newScenario(t, when("active == 0"), concurrency(v1alpha1.ConcurrencyReplace)).at(time.Second).at(time.Hour).at(2 * time.Hour)
+	require.True(t, len(s.deleted) == 0 && s.schedule.Status.Missed == 1, "deleted %q, missed %d times", s.deleted, s.schedule.Status.Missed)
+}
+
+func TestATriggeredRunStartsWhateverWhenSays(t *testing.T) {
+	newScenario(t, when("false")).at(time.Second).request("now").at(time.Minute).wantRequest(1, 0, 0)
+	newScenario(t, when("scheduledTime.getHours() > 14")).at(6*time.Hour).request("again", 1, 4).at(6*time.Hour+time.Minute).wantRequest(2, 2, 0)
+}
+
+func TestAWrongExpressionIsRejected(t *testing.T) {
+	for expression, want := range map[string]string{
+		"runs[0].hasSucceeded": "undefined field 'hasSucceeded'",
+		"scheduledTime":        "must be true or false, but has the type",
+		"steps.size() == 0":    "undeclared reference to 'steps'",
+		"runs.size() == ":      "column",
+		"runs[0] == 'failed'":  "no matching overload",
+	} {
+		s := newScenario(t, when(expression)).at(time.Second)
+		s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, want)
+		errs := Validate(s.schedule)
+		require.True(t, len(errs) == 1 && strings.Contains(errs[0].Error(), want), "%s: %v, want %q", expression, errs, want)
+	}
+}
+
+// The rows are those of docs/conditions.md.
+func TestConditionsOfEachState(t *testing.T) {
+	refused := func(class decision.Class) func(*testing.T) *scenario {
+		return func(t *testing.T) *scenario {
+			s := newScenario(t).at(time.Second)
+			s.refusal = &decision.Refusal{Class: class, Message: "refused"}
+			return s.at(time.Hour)
+		}
+	}
+	for title, test := range map[string]struct {
+		state  func(*testing.T) *scenario
+		ready  metav1.ConditionStatus
+		reason string
+		want   status.Status
+	}{
+		"waiting for its next time": {func(t *testing.T) *scenario { return newScenario(t).at(time.Second) }, metav1.ConditionTrue, v1alpha1.ReasonScheduled, status.CurrentStatus},
+		"a run is active":           {func(t *testing.T) *scenario { return newScenario(t).at(time.Second).at(time.Hour) }, metav1.ConditionTrue, v1alpha1.ReasonScheduled, status.CurrentStatus},
+		"a time waits for an active run": {func(t *testing.T) *scenario {
+			return newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2 * time.Hour)
+		}, metav1.ConditionTrue, v1alpha1.ReasonWaitingForRun, status.CurrentStatus},
+		"suspended": {func(t *testing.T) *scenario {
+			return newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Suspend = true }).at(time.Second)
+		}, metav1.ConditionTrue, v1alpha1.ReasonSuspended, status.CurrentStatus},
+		"a quota has no room": {refused(decision.QuotaExceeded), metav1.ConditionFalse, "QuotaExceeded", status.InProgressStatus},
+		"the run was refused": {refused(decision.Invalid), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
+		"the run has no name": {refused(decision.AlreadyExists), metav1.ConditionFalse, v1alpha1.ReasonRunRefused, status.FailedStatus},
+		"the condition fails": {func(t *testing.T) *scenario {
+			return newScenario(t, when("runs[0].succeeded")).at(time.Second).at(time.Hour)
+		}, metav1.ConditionFalse, v1alpha1.ReasonWhenFailed, status.FailedStatus},
+		"too many runs failed": {failing, metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures, status.FailedStatus},
+		"the schedule is wrong": {func(t *testing.T) *scenario {
+			return newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "@every 1h" }).at(0)
+		}, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid, status.FailedStatus},
+		"its kind is disabled": {func(t *testing.T) *scenario {
+			s := newScenario(t)
+			d := Decide(Observation{Schedule: s.schedule, KindDisabled: true, Now: created})
+			s.store(&d)
+			return s
+		}, metav1.ConditionFalse, v1alpha1.ReasonKindDisabled, status.FailedStatus},
+		"the clock was wrong": {func(t *testing.T) *scenario { return newScenario(t).at(time.Second).at(24 * time.Hour).at(time.Hour) }, metav1.ConditionFalse, v1alpha1.ReasonClockSkewed, status.FailedStatus},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := test.state(t).wantReady(test.ready, test.reason, "")
+			s.schedule.APIVersion, s.schedule.Kind = v1alpha1.GroupVersion.String(), "Schedule"
+			kstatustest.AssertKstatus(t, s.schedule, test.want)
+		})
+	}
 }

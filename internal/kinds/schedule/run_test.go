@@ -2,17 +2,20 @@ package schedule
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// withTemplate returns a Schedule of SequentialJobs or AgenticSessions with this spec.
 func withTemplate(kind, raw string) *v1alpha1.Schedule {
 	return newSchedule(func(s *v1alpha1.Schedule) {
 		s.Spec.SequentialJob.Spec.Raw = []byte(raw)
@@ -25,20 +28,13 @@ func withTemplate(kind, raw string) *v1alpha1.Schedule {
 func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 	due := created.Add(time.Hour)
 	const parameter, variable = `{"name":"SCHEDULED_TIME","value":"2026-05-04T13:00:00Z"}`, `{"SCHEDULED_TIME":"2026-05-04T13:00:00Z"}`
+	const ownParameter, ownVariable = `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`, `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`
 	for title, test := range map[string]struct{ kind, template, want string }{
-		"a sequence": {"SequentialJob", `{"containers":[{"name":"a"}]}`, `{"containers":[{"name":"a"}],"parameters":[` + parameter + `]}`},
-		"a sequence with parameters": {
-			"SequentialJob", `{"parameters":[{"name":"REGION","value":"eu"}]}`, `{"parameters":[{"name":"REGION","value":"eu"},` + parameter + `]}`,
-		},
-		"a sequence with a parameter of that name": {
-			"SequentialJob", `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`, `{"parameters":[{"name":"SCHEDULED_TIME","value":"now"}]}`,
-		},
-		"a session": {
-			"AgenticSession", `{"prompt":"review","timeout":1800}`, `{"environmentVariables":` + variable + `,"prompt":"review","timeout":1800}`,
-		},
-		"a session with a variable of that name": {
-			"AgenticSession", `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`, `{"environmentVariables":{"SCHEDULED_TIME":"now"}}`,
-		},
+		"a sequence":                               {"SequentialJob", `{"containers":[{"name":"a"}]}`, `{"containers":[{"name":"a"}],"parameters":[` + parameter + `]}`},
+		"a sequence with parameters":               {"SequentialJob", `{"parameters":[{"name":"A","value":"1"}]}`, `{"parameters":[{"name":"A","value":"1"},` + parameter + `]}`},
+		"a sequence with a parameter of that name": {"SequentialJob", ownParameter, ownParameter},
+		"a session":                                {"AgenticSession", `{"prompt":"review","timeout":1800}`, `{"environmentVariables":` + variable + `,"prompt":"review","timeout":1800}`},
+		"a session with a variable of that name":   {"AgenticSession", ownVariable, ownVariable},
 		"whole numbers stay whole": {
 			"AgenticSession", `{"a":9007199254740993,"b":1e3,"c":0.5}`, `{"a":9007199254740993,"b":1000,"c":0.5,"environmentVariables":` + variable + `}`,
 		},
@@ -50,8 +46,7 @@ func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 			spec, err := json.Marshal(run.Object["spec"])
 			require.NoError(t, err)
 			assert.Equal(t, "spec", test.want, string(spec))
-			require.True(t, run.GetKind() == test.kind && metav1.IsControlledBy(run, s) && run.GetLabels()[v1alpha1.LabelSchedule] == s.Name,
-				"metadata: %v", run.Object["metadata"])
+			require.True(t, run.GetKind() == test.kind && metav1.IsControlledBy(run, s) && run.GetLabels()[v1alpha1.LabelSchedule] == s.Name, "%v", run)
 			want := map[string]string{v1alpha1.AnnotationScheduledTime: "2026-05-04T13:00:00Z", v1alpha1.AnnotationRerunID: "yesterday"}
 			assert.Equal(t, "annotations", want, run.GetAnnotations())
 		})
@@ -100,4 +95,120 @@ func TestStoppedSessionHasEndedWithItsLastAttempt(t *testing.T) {
 	session.Status.Attempts[0].CompletionTime, session.Status.Attempts[1].CompletionTime = &created, &ended
 	run = RunOfSession(session)
 	require.True(t, run.IsFinished && run.CompletionTime.Equal(ended.Time), "want the end %s of the last attempt, got %+v", ended, run)
+}
+
+func ofMessages(s *v1alpha1.Schedule) {
+	s.Spec.SequentialJob = nil
+	s.Spec.Message = &v1alpha1.ScheduledMessage{QueueRef: v1alpha1.LocalReference{Name: "billing"}, Kind: "invoice", Payload: &apiextensionsv1.JSON{Raw: []byte(`{"all":true}`)}}
+}
+
+type answer func(*Observation)
+
+// pass is one reconciliation of a Schedule of messages. It reports whether a message was sent to the broker.
+func (s *scenario) pass(since time.Duration, answered answer) (sent bool) {
+	s.t.Helper()
+	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(since)})
+	s.store(&decision)
+	if decision.CreateRun == nil {
+		return false
+	}
+	if answered != nil { // else the operator crashes before it gets the answer
+		observation := Observation{Schedule: s.schedule, Now: created.Add(since)}
+		answered(&observation)
+		decision = Decide(observation)
+		s.store(&decision)
+	}
+	return true
+}
+
+func confirmed(o *Observation) { o.Sent = true }
+
+func notSent(o *Observation) {
+	o.NotSent = &decision.Problem{Reason: v1alpha1.ReasonQueueNotReady, Message: "the queue is full"}
+}
+
+func (s *scenario) wantRuns(want int64) *scenario {
+	s.t.Helper()
+	assert.Equal(s.t, "status.runs", want, s.schedule.Status.Runs)
+	return s
+}
+
+func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
+	for title, test := range map[string]struct {
+		after time.Duration
+		sent  bool
+	}{
+		"within a minute":                    {50 * time.Second, true},
+		"after a minute":                     {61 * time.Second, false},
+		"after a long time":                  {50 * time.Minute, false},
+		"after the clock was set back":       {-time.Minute, false},
+		"after the clock was set back a bit": {-5 * time.Second, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t, ofMessages).at(time.Second)
+			s.pass(time.Hour, nil)
+			require.Equal(t, test.sent, s.pass(time.Hour+test.after, confirmed))
+			if test.sent {
+				s.wantRuns(1).wantMissed(0, "")
+			} else {
+				s.wantRuns(0).wantMissed(int64(1), v1alpha1.MissedOutcomeUnknown).wantEvent("the broker did not confirm the message, which may be in its queue")
+			}
+		})
+	}
+}
+
+func TestAJobThatIsKnownNotToBeSentIsRetriedUntilItsDeadline(t *testing.T) {
+	s := newScenario(t, ofMessages, deadline(600)).at(time.Second)
+	for minute := range 9 {
+		require.True(t, s.pass(time.Hour+time.Duration(minute)*time.Minute, notSent), "minute %d: not tried", minute)
+		s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotReady, "the queue is full").wantMissed(0, "")
+	}
+	s.pass(time.Hour+9*time.Minute+30*time.Second, notSent)
+	s.pass(time.Hour+10*time.Minute+10*time.Second, notSent)
+	s.wantRuns(0).wantMissed(1, v1alpha1.MissedTooLate)
+}
+
+func TestAJobThatTheBrokerRejectsIsMissed(t *testing.T) {
+	s := newScenario(t, ofMessages).at(time.Second)
+	s.pass(time.Hour, func(o *Observation) {
+		o.Refusal = &decision.Refusal{Class: decision.Invalid, Message: "unknown priority"}
+	})
+	s.wantRuns(0).wantMissed(1, v1alpha1.MissedRefused).wantReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused, "unknown priority")
+}
+
+func TestJobsAreDueUntilTheirQueueIsReady(t *testing.T) {
+	s := newScenario(t, ofMessages).at(time.Second)
+	away := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour), NotReady: &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue billing does not exist"}})
+	s.store(&away)
+	require.True(t, away.CreateRun == nil, "a message was sent")
+	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound, "billing").wantMissed(0, "")
+	s.pass(time.Hour+30*time.Minute, confirmed)
+	s.wantRuns(1)
+}
+
+func TestAJobHasItsTimeAndWhatTheScheduleSays(t *testing.T) {
+	s := newSchedule(ofMessages, func(s *v1alpha1.Schedule) {
+		s.Spec.Message.Headers = map[string]string{"Tenant": "acme"}
+		s.Spec.Message.Priority, s.Spec.Message.Timeout = "low", &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Minute}}
+	})
+	message := NewMessage(s, "billing", RunName(s, created), created)
+	require.NoError(t, message.Validate())
+	want := map[string][]string{"Tenant": {"acme"}, "Content-Type": {"application/json"}, "Scheduled-Time": {"2026-05-04T12:00:00Z"}}
+	if diff := cmp.Diff(want, message.Headers); diff != "" || message.Kind != "invoice" || message.Priority != "low" || message.Timeout != time.Minute || string(message.Payload) != `{"all":true}` || !message.HasChosenID {
+		t.Errorf("message %+v, headers (-want +got):\n%s", message, diff)
+	}
+}
+
+func TestInvalidJobsAreRefusedByField(t *testing.T) {
+	for want, change := range map[string]func(*v1alpha1.ScheduledMessage){
+		"spec.message.kind":     func(j *v1alpha1.ScheduledMessage) { j.Kind = "a b" },
+		"spec.message.priority": func(j *v1alpha1.ScheduledMessage) { j.Priority = "Low!" },
+		"spec.message.timeout": func(j *v1alpha1.ScheduledMessage) {
+			j.Timeout = &v1alpha1.Duration{Duration: metav1.Duration{Duration: 1}}
+		},
+		"spec.message.headers[Nats-Msg-Id]": func(j *v1alpha1.ScheduledMessage) { j.Headers = map[string]string{"Nats-Msg-Id": "1"} },
+	} {
+		errs := Validate(newSchedule(ofMessages, func(s *v1alpha1.Schedule) { change(s.Spec.Message) }))
+		require.True(t, len(errs) == 1 && strings.HasPrefix(errs[0].Error(), want+":"), "errors %v, want one of %s", errs, want)
+	}
 }

@@ -26,19 +26,15 @@ type simulation struct {
 	stored  *v1alpha1.Schedule
 	runs    []Run
 	// created counts the runs that were created, by their names.
-	created map[string]int
-	// requested is the number of times of all accepted requests.
-	requested int64
-	// epochs are the timetables that applied.
-	epochs []epoch
+	created   map[string]int
+	requested int64   // the number of times of all accepted requests
+	epochs    []epoch // the timetables that applied
 	// quota is exhausted, or the broker does not answer, until then.
-	quotaUntil time.Time
-	// clockOffset is by how much the operator's clock was set.
-	clockOffset time.Duration
+	quotaUntil  time.Time
+	clockOffset time.Duration // by how much the operator's clock was set
 	// failed is the number of runs that failed, and counted that of failures that the status counted.
 	failed, counted int32
-	// sent has when the broker stored the messages that it recognizes, by their IDs.
-	sent map[string]time.Time
+	sent            map[string]time.Time // when the broker stored the messages that it recognizes, by their IDs
 }
 
 // epoch is a timetable, and the time until which its times were decided.
@@ -85,10 +81,8 @@ func randomExpressions(random *rand.Rand) string {
 }
 
 func pick[T any](random *rand.Rand, values []T) T { return values[random.IntN(len(values))] }
+func (s *simulation) chance(percent int) bool     { return s.random.IntN(100) < percent }
 
-func (s *simulation) chance(percent int) bool { return s.random.IntN(100) < percent }
-
-// run lets the operator and the users act until the end.
 func (s *simulation) run(end time.Time) {
 	var operator *v1alpha1.Schedule // what the operator read; nil after a crash
 	for s.now.Before(end) {
@@ -96,7 +90,7 @@ func (s *simulation) run(end time.Time) {
 		if operator == nil || s.chance(80) {
 			operator = s.stored.DeepCopy()
 		}
-		wait, crashed := s.reconcile(operator)
+		wait, crashed := s.pass(operator, func() bool { return s.chance(3) })
 		switch {
 		case crashed:
 			operator = nil
@@ -118,7 +112,7 @@ func (s *simulation) settle() {
 	for idle := 0; idle < 30; idle++ {
 		before := s.version
 		s.endRuns(100)
-		s.reconcileUndisturbed()
+		s.pass(s.stored.DeepCopy(), func() bool { return false })
 		s.now = s.now.Add(time.Second)
 		if s.version != before {
 			idle = 0
@@ -150,7 +144,6 @@ func (s *simulation) isStopped() bool {
 	return limit != nil && s.stored.Status.Failures >= *limit
 }
 
-// disturb lets users and runs act.
 func (s *simulation) disturb() {
 	s.endRuns(40)
 	spec := &s.stored.Spec
@@ -184,7 +177,6 @@ func (s *simulation) disturb() {
 	}
 }
 
-// changed gives the stored Schedule another version.
 func (s *simulation) changed() {
 	s.version++
 	s.stored.ResourceVersion = strconv.Itoa(s.version)
@@ -207,15 +199,7 @@ func (s *simulation) endRuns(percent int) {
 	s.runs = kept
 }
 
-// reconcile is one pass of the operator, as the controller makes it. It may crash after each of its requests.
-func (s *simulation) reconcile(read *v1alpha1.Schedule) (wait time.Duration, crashed bool) {
-	return s.pass(read, func() bool { return s.chance(3) })
-}
-
-func (s *simulation) reconcileUndisturbed() {
-	s.pass(s.stored.DeepCopy(), func() bool { return false })
-}
-
+// pass is one pass of the operator, as the controller makes it. It may crash after each of its requests.
 func (s *simulation) pass(read *v1alpha1.Schedule, crash func() bool) (wait time.Duration, crashed bool) {
 	observation := Observation{Schedule: read, Runs: s.observedRuns(), Now: s.now, Answers: map[string]*Run{}}
 	for range 5 {
@@ -276,9 +260,8 @@ func (s *simulation) observedRuns() []Run {
 
 func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
 	before := s.stored.Status
-	if last := before.LastScheduleTime; last != nil && status.LastScheduleTime.Before(last) {
-		s.t.Fatalf("lastScheduleTime moved from %s back to %s", last, status.LastScheduleTime)
-	}
+	last := before.LastScheduleTime
+	require.True(s.t, last == nil || !status.LastScheduleTime.Before(last), "lastScheduleTime moved from %s back to %s", last, status.LastScheduleTime)
 	s.counted += max(status.Failures-before.Failures, 0)
 	require.True(s.t, s.counted <= s.failed, "%d failures are counted of %d", s.counted, s.failed)
 	if request := status.Rerun; request != nil && (before.Rerun == nil || before.Rerun.ID != request.ID) {
@@ -298,7 +281,6 @@ func (s *simulation) store(status *v1alpha1.ScheduleStatus) {
 	}
 }
 
-// accepted counts the times of the request.
 func (s *simulation) accepted() {
 	wanted, times := s.stored.Spec.Rerun, int64(1)
 	if wanted.To != nil {
@@ -377,13 +359,11 @@ func (s *simulation) send(d *Decision, observation *Observation) {
 // brokerNow is the time of the broker, whose clock nobody sets.
 func (s *simulation) brokerNow() time.Time { return s.now.Add(-s.clockOffset) }
 
-// checkConcurrency fails the test if a run starts next to another one that the policy forbids.
 func (s *simulation) checkConcurrency(due time.Time) {
 	policy := s.stored.Spec.ConcurrencyPolicy
 	for _, run := range s.runs {
-		if !run.IsFinished && (policy == v1alpha1.ConcurrencyForbid || policy == v1alpha1.ConcurrencyReplace) {
-			s.t.Fatalf("the run of %s starts while that of %s is active", due, run.ScheduledTime)
-		}
+		isAllowed := policy != v1alpha1.ConcurrencyForbid && policy != v1alpha1.ConcurrencyReplace
+		require.True(s.t, run.IsFinished || isAllowed, "the run of %s starts while that of %s is active", due, run.ScheduledTime)
 	}
 }
 

@@ -24,11 +24,8 @@ func (s *testEnv) approve(user string, values ...v1alpha1.Parameter) Decision {
 	return s.reconcile()
 }
 
-func approveAs(user string) func(*testEnv) { return func(s *testEnv) { s.approve(user) } }
-
-func (s *testEnv) writeApproval(approval Approval) {
-	require.NoError(s.t, approval.Write(s.sj))
-}
+func approveAs(user string) func(*testEnv)         { return func(s *testEnv) { s.approve(user) } }
+func (s *testEnv) writeApproval(approval Approval) { require.NoError(s.t, approval.Write(s.sj)) }
 
 func TestStepWaitsForItsApproval(t *testing.T) {
 	message := "step \"deploy\" waits for an approval; run `kubectl yardmaster seq approve a`"
@@ -134,11 +131,9 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 					}
 					got := len(s.createdSteps) - 1
 					require.True(t, got == runs, "the step ran %d times, want %d: %+v", got, runs, s.stepStatus("deploy"))
-					if waits := AwaitingApproval(s.sj) == "deploy"; waits != (runs == 0 || isLate && !isUnchanged) {
-						t.Errorf("the step waits: %v: %+v", waits, s.stepStatus("deploy"))
-					} else if by := s.stepStatus("deploy").ApprovedBy; waits && by != "" {
-						t.Errorf("content that nobody approved has the approver %q", by)
-					}
+					waits, by := AwaitingApproval(s.sj) == "deploy", s.stepStatus("deploy").ApprovedBy
+					require.True(t, waits == (runs == 0 || isLate && !isUnchanged), "the step waits: %v: %+v", waits, s.stepStatus("deploy"))
+					require.True(t, !waits || by == "", "content that nobody approved has the approver %q", by)
 				})
 			}
 		}

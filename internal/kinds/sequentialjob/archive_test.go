@@ -34,7 +34,6 @@ func (s *testEnv) archiveJob() *batchv1.Job {
 	return s.jobNamed(s.createdArchives[len(s.createdArchives)-1].Name)
 }
 
-// endArchive ends this Job, with a Pod that reports a result.
 func (s *testEnv) endArchive(code int32, result string) Decision {
 	job := testbuilder.Job(s.archiveJob())
 	if code == 0 {
@@ -46,7 +45,6 @@ func (s *testEnv) endArchive(code int32, result string) Decision {
 	return s.reconcile()
 }
 
-// archives lets the run archive its logs in a claim.
 func archives(s *testEnv) { s.sj.Spec.Archive = archiveInAClaim() }
 
 // archived compares the archive in the status: "run: state, reason: message".
@@ -79,7 +77,6 @@ func endArchive(code int32, result string) func(*testEnv) {
 	}
 }
 
-// archiveJobs checks how many Jobs were created that archive logs.
 func archiveJobs(want int) func(*testEnv) {
 	return func(s *testEnv) {
 		assert.Equal(s.t, "number of Jobs that archive logs", want, len(s.createdArchives))
@@ -112,8 +109,7 @@ func TestLogsAreArchivedWhenTheRunHasEnded(t *testing.T) {
 			endArchive(0, "2 logs, 10 bytes\n"), archived("1: Archived: 2 logs, 10 bytes"), archiveJobs(1), events(v1alpha1.EventLogsArchived),
 			func(s *testEnv) {
 				status := &s.sj.Status
-				require.True(s.t, status.CompletionTime.Equal(&finished) && status.Archive.Location == "ns/a/"+string(s.sj.UID)+"/run-1",
-					"status %+v", status)
+				require.True(s.t, status.CompletionTime.Equal(&finished) && status.Archive.Location == "ns/a/"+string(s.sj.UID)+"/run-1", "status %+v", status)
 			},
 		}},
 		"failed": {sequence("build", "test"), story{archives, fail("build"), archived("1: Archiving"), endArchive(0, ""), archived("1: Archived")}},
@@ -152,9 +148,8 @@ func TestLogsAreArchivedWhenTheRunHasEnded(t *testing.T) {
 			archives, succeed("build"), wait(archiveDeadline - time.Second), isExpired(false), func(s *testEnv) {
 				require.True(s.t, s.decide(nil).RequeueAfter <= time.Second, "the next decision is too late")
 				s.now = s.now.Add(time.Second)
-				if d := s.decideAndRecord(nil); !d.DeleteExpired || len(d.DeleteJobs) != 1 || d.DeleteJobs[0].Name != s.archiveJob().Name {
-					s.t.Errorf("%+v", d)
-				}
+				d := s.decideAndRecord(nil)
+				require.True(s.t, d.DeleteExpired && len(d.DeleteJobs) == 1 && d.DeleteJobs[0].Name == s.archiveJob().Name, "%+v", d)
 			},
 			archived("1: Failed, DeadlineExceeded: not archived within 20m0s"),
 		}},
@@ -250,12 +245,10 @@ func TestPodOfTheArchiveIsRestrictedAndBounded(t *testing.T) {
 		resources := job.Spec.Template.Spec.Containers[0].Resources
 		require.True(t, !resources.Requests.Name(name, "").IsZero() && !resources.Limits.Name(name, "").IsZero(), "no amount of %s", name)
 	}
-	if *job.Spec.ActiveDeadlineSeconds >= int64(archiveDeadline.Seconds()) || *job.Spec.BackoffLimit > 5 || job.Spec.Template.Spec.ServiceAccountName != "logs" {
-		t.Errorf("%+v", job.Spec)
-	}
-	if job.Labels[v1alpha1.LabelStep] != "" || job.Labels[v1alpha1.LabelArchive] != "true" || job.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByValue {
-		t.Errorf("labels %v", job.Labels)
-	}
+	require.True(t, *job.Spec.ActiveDeadlineSeconds < int64(archiveDeadline.Seconds()) && *job.Spec.BackoffLimit <= 5, "%+v", job.Spec)
+	assert.Equal(t, "ServiceAccount", "logs", job.Spec.Template.Spec.ServiceAccountName)
+	labels := []string{job.Labels[v1alpha1.LabelStep], job.Labels[v1alpha1.LabelArchive], job.Labels[v1alpha1.LabelManagedBy]}
+	assert.Equal(t, "labels", []string{"", "true", v1alpha1.ManagedByValue}, labels)
 }
 
 func TestArgumentsOfAnArchiveAreBounded(t *testing.T) {

@@ -218,8 +218,7 @@ func checkFailure(t *testing.T, f failure, policy corev1.RestartPolicy, limit in
 	s.pass(steps("build: Failed, BackoffLimitExceeded", "drop: Skipped, PreviousStepFailed"))
 	step := s.stepStatus("build")
 	assert.Equal(t, "exit code", exitCode, ptr.Deref(step.ExitCode, 0))
-	require.True(t, exitCode == 0 || step.Message == "container build exited with code 3: no table",
-		"message %q, want the exit code and the termination message", step.Message)
+	require.True(t, exitCode == 0 || step.Message == "container build exited with code 3: no table", "message %q", step.Message)
 }
 
 // versions returns the versions of the Pod, whose stop is requested at noon.

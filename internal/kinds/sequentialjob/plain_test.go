@@ -13,7 +13,6 @@ import (
 )
 
 func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
-	t.Parallel()
 	type change func(s *testEnv)
 	option := func(step int, set func(*v1alpha1.StepOptions)) change {
 		return func(s *testEnv) { testbuilder.WithStepOptions(set)(&s.sj.Spec.Containers[step]) }
@@ -47,7 +46,6 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 		"the run fails, because its deadline exceeded": {prepare: spec(func(s *v1alpha1.SequentialJobSpec) { s.ActiveDeadlineSeconds = new(int64(1)) }), end: func(s *testEnv) { s.now = s.now.Add(5 * time.Second) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newTestEnv(t, sequence("one", "two", "three").Obj())
 			if row.prepare != nil {
 				row.prepare(s)
@@ -57,9 +55,8 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 			if row.end != nil {
 				row.end(s)
 			}
-			if d := s.decide(nil); d.RecordWithin != row.want || !d.StatusChanged {
-				t.Errorf("the status may be stored within %s, want %s; changed: %t", d.RecordWithin, row.want, d.StatusChanged)
-			}
+			d := s.decide(nil)
+			require.True(t, d.RecordWithin == row.want && d.StatusChanged, "within %s, want %s; changed: %t", d.RecordWithin, row.want, d.StatusChanged)
 		})
 	}
 }
@@ -67,14 +64,12 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 // Each run is that of a process which stores all at once, whatever is lost between two steps: the process, ended Jobs, their Pods, the
 // cache of the newest Job.
 func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
-	t.Parallel()
 	all := []string{"one", "two", "three", "four"}
 	for lossAfter := 1; lossAfter < len(all); lossAfter++ {
 		for faults := range 1 << 4 {
 			isRestarted, areJobsDeleted, arePodsGone, isStale := faults&1 > 0, faults&2 > 0, faults&4 > 0, faults&8 > 0
 			name := fmt.Sprintf("after %d steps, restarted: %t, ended Jobs deleted: %t, Pods gone: %t, stale cache: %t", lossAfter, isRestarted, areJobsDeleted, arePodsGone, isStale)
 			t.Run(name, func(t *testing.T) {
-				t.Parallel()
 				s := startRun(t, sequence(all...))
 				s.storesLater = true
 				for i, step := range all[:lossAfter] {
@@ -109,7 +104,6 @@ func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {
 }
 
 func TestAProcessStoresTheAttemptOfAnotherBeforeItCreatesTheJob(t *testing.T) {
-	t.Parallel()
 	s := newTestEnv(t, sequence("one").Obj())
 	d := s.decide(nil)
 	s.record(d) // and crashes
@@ -120,7 +114,6 @@ func TestAProcessStoresTheAttemptOfAnotherBeforeItCreatesTheJob(t *testing.T) {
 }
 
 func TestAJobThatAnotherProcessCreatedAgainIsNotLost(t *testing.T) {
-	t.Parallel()
 	sj := sequence("one", "two").Obj()
 	sj.Spec.OnLostJob = v1alpha1.LostJobRerun
 	s := newTestEnv(t, sj).pass(wait(0))
@@ -132,14 +125,12 @@ func TestAJobThatAnotherProcessCreatedAgainIsNotLost(t *testing.T) {
 }
 
 func TestAProcessThatCreatedALaterJobBeforeTheOrderChangedKnowsNoEnd(t *testing.T) {
-	t.Parallel()
 	s := startRun(t, sequence("one", "two"))
 	s.createdUIDs[jobName(s.sj, 1, "two", 1)], s.hasStored = "earlier", false
 	s.pass(wait(time.Second), created("one"), steps("one: Starting", "two: Pending"))
 }
 
 func TestAnOlderStateOfAJobUndoesNoProgress(t *testing.T) {
-	t.Parallel()
 	s := startRun(t, sequence("one", "two", "three"))
 	s.storesLater = true
 	s.pass(succeed("one"))
@@ -151,7 +142,6 @@ func TestAnOlderStateOfAJobUndoesNoProgress(t *testing.T) {
 }
 
 func TestALaterJobProvesNothingIf(t *testing.T) {
-	t.Parallel()
 	forge := func(s *testEnv, step string) {
 		forged := approvedJob(s.sj, findStepSpec(&s.sj.Spec, step))
 		forged.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationGeneration: "0"}
@@ -168,7 +158,6 @@ func TestALaterJobProvesNothingIf(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			sj := sequence("one", "two", "gate", "four").Obj()
 			sj.Spec.Containers[2].Step = &v1alpha1.StepOptions{RequireApproval: true}
 			newTestEnv(t, sj).pass(wait(0)).pass(story...)

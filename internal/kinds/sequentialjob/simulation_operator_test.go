@@ -125,14 +125,12 @@ func (w *simulator) endedPod(job *batchv1.Job) corev1.Pod {
 	return pod
 }
 
-// stuckPod returns the Pod of a Job whose image cannot be pulled.
 func stuckPod(job *batchv1.Job) *corev1.Pod {
 	pod := testbuilder.Pod(job.Labels[v1alpha1.LabelStep]).Created(job.CreationTimestamp.Time).Waiting("ErrImagePull", "no").Obj()
 	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
 	return &pod
 }
 
-// advanceCache advances a cache to a random later version.
 func (w *simulator) advanceCache(seen, newest int) int {
 	if w.noDisturbances || w.happensWithChance(50) {
 		return newest
@@ -210,7 +208,6 @@ func (w *simulator) maybeCrash() error {
 	return errReconciliationEnded
 }
 
-// wakePaused lets a process that was paused make one more reconciliation.
 func (w *simulator) wakePaused() {
 	w.logEvent("a paused operator wakes up")
 	w.markUnrecordedJobs()
@@ -351,7 +348,6 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, d *Decision, read string
 	return nil, w.setFinalizer(stored, false)
 }
 
-// setFinalizer adds or removes the finalizer.
 func (w *simulator) setFinalizer(stored *v1alpha1.SequentialJob, wanted bool) error {
 	if slices.Contains(stored.Finalizers, v1alpha1.SequentialJobFinalizer) == wanted {
 		return nil
@@ -402,7 +398,6 @@ func (w *simulator) createArchive(job *batchv1.Job) (*decision.Refusal, error) {
 	return nil, w.maybeCrash()
 }
 
-// storeNewJob stores a Job with what the API server sets.
 func (w *simulator) storeNewJob(job *batchv1.Job) {
 	w.uid++
 	w.jobs[job.Name] = testbuilder.Job(job).Created(types.UID("job-"+strconv.Itoa(w.uid)), w.now).Obj()

@@ -1,9 +1,11 @@
 package sequentialjob
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +24,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
+	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
@@ -69,7 +73,6 @@ func TestSimulationRunsStepsOnceAndInOrder(t *testing.T) {
 		runs, total.created, total.postponed, total.crashes, total.replaced, total.ambiguous)
 }
 
-// simulator simulates a cluster with one SequentialJob.
 type simulator struct {
 	rng  *rand.Rand
 	now  time.Time
@@ -81,8 +84,7 @@ type simulator struct {
 	jobVersions    []map[string]*batchv1.Job
 
 	operator
-	// paused is an earlier process that has not noticed yet that it lost its lease; nil for none.
-	paused *operator
+	paused *operator // an earlier process that has not noticed yet that it lost its lease; nil for none
 
 	// claim is the workspace's claim, and claimOfJob the UID of the one that each Job uses.
 	claim      *metav1.PartialObjectMetadata
@@ -93,8 +95,7 @@ type simulator struct {
 	approved       map[string]bool
 	parameterOfRun map[string]string
 
-	// hasTTL is true if a policy of the cluster sets ttlSecondsAfterFinished: 0 of Jobs.
-	hasTTL bool
+	hasTTL bool // true if a policy of the cluster sets ttlSecondsAfterFinished: 0 of Jobs
 
 	noDisturbances  bool
 	calm            int // by which crashes, deletions and changes of the spec are less likely
@@ -108,8 +109,7 @@ type simulator struct {
 	stuckJobs       jobSet                    // of which no container has run, because its image cannot be pulled
 	leftoverJobs    jobSet                    // whose step has exited with 0 while another container still runs
 	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
-	log             []string
-	violations      []string
+	log, violations []string
 	counts
 }
 
@@ -365,7 +365,6 @@ func (w *simulator) applyRandomEvent() {
 	}
 }
 
-// suspendRandomJob suspends a Job as another client would. The simulation resumes it later.
 func (w *simulator) suspendRandomJob() {
 	for _, name := range w.sortedJobNames() {
 		if job := w.jobs[name]; !IsTerminal(job) && job.DeletionTimestamp.IsZero() && !isSuspended(job) {
@@ -410,9 +409,7 @@ func (w *simulator) storeSequentialJob(sj *v1alpha1.SequentialJob) {
 	w.objectVersions = append(w.objectVersions, stored)
 }
 
-func (w *simulator) storeJobs() {
-	w.jobVersions = append(w.jobVersions, maps.Clone(w.jobs))
-}
+func (w *simulator) storeJobs() { w.jobVersions = append(w.jobVersions, maps.Clone(w.jobs)) }
 
 func (w *simulator) changeJob(job *batchv1.Job, change func(*batchv1.Job)) {
 	changed := job.DeepCopy()
@@ -421,9 +418,7 @@ func (w *simulator) changeJob(job *batchv1.Job, change func(*batchv1.Job)) {
 	w.storeJobs()
 }
 
-func (w *simulator) sortedJobNames() []string {
-	return slices.Sorted(maps.Keys(w.jobs))
-}
+func (w *simulator) sortedJobNames() []string { return slices.Sorted(maps.Keys(w.jobs)) }
 
 // advanceJobs simulates the Job controller, the kubelet, the garbage collector and a queue.
 func (w *simulator) advanceJobs() {
@@ -505,7 +500,6 @@ func (w *simulator) expireJob(job *batchv1.Job) {
 	}
 }
 
-// updateJobHistory updates the history of a step's Jobs with the Job's last state.
 func (w *simulator) updateJobHistory(name string) {
 	job := w.jobs[name]
 	key := stepKey(job)
@@ -558,7 +552,6 @@ func (w *simulator) endStuckPod(job *batchv1.Job) {
 	}
 }
 
-// checkFinalState checks the state after the run has finished.
 func (w *simulator) checkFinalState() {
 	status := &w.sj.Status
 	if status.CompletionTime == nil {
@@ -601,5 +594,76 @@ func (w *simulator) hasCompletedJob(step *v1alpha1.StepStatus) bool {
 	return slices.ContainsFunc(w.jobHistory[key], func(job *batchv1.Job) bool {
 		outcome := decision.FindEndCondition(job)
 		return outcome != nil && outcome.Type == batchv1.JobComplete && !w.disruptedJobs[job.UID] || w.leftoverJobs[job.UID]
+	})
+}
+
+// The simulation makes observations of all kinds, with the answers to questions.
+func TestNoStageChangesWhatAnEarlierOneDecided(t *testing.T) {
+	t.Parallel()
+	stages := cmp.Exporter(func(reflect.Type) bool { return true })
+	for seed := range uint64(20) {
+		w := newSimulator(seed)
+		for range 20 {
+			w.applyRandomEvent()
+			in := w.observe()
+			stored := in.SequentialJob.DeepCopy()
+			d := w.decide(&in)
+			f := newFacts(in)
+			r := newRun(f)
+			p := advance(f, &r)
+			a := archiveLogs(f, &p.status)
+			report(f, &p, &a)
+			in.SequentialJob = stored.DeepCopy()
+			fresh := newFacts(in)
+			freshRun := newRun(fresh)
+			freshProgress := advance(fresh, &freshRun)
+			in.SequentialJob = stored
+			for stage, pair := range map[string][2]any{
+				"facts": {newFacts(in), f}, "run": {newRun(fresh), r}, "progress": {freshProgress, p}, "archive": {archiveLogs(fresh, &freshProgress.status), a},
+			} {
+				if reflect.DeepEqual(pair[0], pair[1]) {
+					continue // most stages, in a hundredth of the time
+				}
+				diff := cmp.Diff(pair[0], pair[1], stages)
+				require.True(t, diff == "", "seed %d: a later stage changes %s (-before, +after):\n%s", seed, stage, diff)
+			}
+			_ = w.carryOutDecision(in, d) // a crash or a conflict ends the reconciliation
+		}
+	}
+}
+
+// For any stored object, such as one with a manually edited status, Decide does not panic, does not
+// repeat a question that is answered, and does not make two steps active.
+func FuzzDecide(f *testing.F) {
+	sj := sequence("build", "test").Finally("clean").Obj()
+	started := sj.DeepCopy()
+	decision := Decide(Observation{SequentialJob: started, Now: time.Unix(0, 0), Answers: Answers{DryRun: &DryRunResult{}}})
+	started.Status = decision.Status
+	for _, seed := range []*v1alpha1.SequentialJob{sj, started} {
+		object, err := json.Marshal(seed)
+		require.NoError(f, err)
+		job, err := json.Marshal(decision.CreateJob)
+		require.NoError(f, err)
+		f.Add(object, job, int64(3))
+	}
+	f.Fuzz(func(t *testing.T, object, job []byte, seconds int64) {
+		sj, owned := &v1alpha1.SequentialJob{}, &batchv1.Job{}
+		if json.Unmarshal(object, sj) != nil || json.Unmarshal(job, owned) != nil {
+			return
+		}
+		in := Observation{SequentialJob: sj, Jobs: []*batchv1.Job{owned}, Now: time.Unix(seconds, 0)}
+		in.Answers = Answers{JobsByName: map[string]*batchv1.Job{}, PodsByJob: nil, HasAllJobs: true, DryRun: &DryRunResult{}}
+		decision := Decide(in)
+		require.True(t, decision.Question == nil || decision.Question.DryRun == nil, "it asks an answered question")
+		countActive := func(steps []v1alpha1.StepStatus) (count int) {
+			for _, step := range steps {
+				if isActive(step.Phase) {
+					count++
+				}
+			}
+			return count
+		}
+		active, before := countActive(decision.Status.Steps), countActive(sj.Status.Steps)
+		require.True(t, active <= max(1, before), "%d steps are active, %d were", active, before)
 	})
 }

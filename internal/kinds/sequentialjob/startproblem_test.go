@@ -1,10 +1,12 @@
 package sequentialjob
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,7 +36,6 @@ func (s *testEnv) startPod(step string) {
 	pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(s.now)
 }
 
-// waiting lets the Pod of build wait.
 func waiting(reason, message string) func(*testEnv) {
 	return func(s *testEnv) { s.addPod("build", testbuilder.Pod("build").Waiting(reason, message)) }
 }
@@ -90,22 +91,18 @@ func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
 			_, reason, _ := strings.Cut(test.wantStep, ", ")
 			message := strings.ReplaceAll(test.wantMessage, "JOB", s.newestJob("build").Name)
 			step := s.stepStatus("build")
-			require.True(t, step.Message == message && s.sj.Status.Reason == reason,
-				"message %q and reason %q, want %q and %q", step.Message, s.sj.Status.Reason, message, reason)
+			require.True(t, step.Message == message && s.sj.Status.Reason == reason, "message %q, reason %q", step.Message, s.sj.Status.Reason)
 			s.pass(events(v1alpha1.EventBlocked))
-			if wait := s.reconcileAfter(time.Minute).RequeueAfter; wait == 0 || wait > maxBlockedRetry {
-				t.Errorf("the next decision is after %s, want at most %s", wait, maxBlockedRetry)
-			}
+			next := s.reconcileAfter(time.Minute).RequeueAfter
+			require.True(t, next != 0 && next <= maxBlockedRetry, "the next decision is after %s, want at most %s", next, maxBlockedRetry)
 			s.pass(events())
-
 			if job := s.newestJob("build"); isSuspended(job) {
 				job.Spec.Suspend = new(false)
 			}
 			s.startPod("build")
 			s.pass(wait(time.Second), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
-			if step := s.stepStatus("build"); step.Message != "" || s.sj.Status.Reason != "" {
-				t.Errorf("message %q and reason %q of a running step", step.Message, s.sj.Status.Reason)
-			}
+			step = s.stepStatus("build")
+			require.True(t, step.Message == "" && s.sj.Status.Reason == "", "message %q and reason %q of a running step", step.Message, s.sj.Status.Reason)
 		})
 	}
 }
@@ -127,9 +124,8 @@ func TestReportedCauseIsKept(t *testing.T) {
 			hasCondition(v1alpha1.ConditionBlocked, `True ImagePull: step "build": Pod pod, container build: ErrImagePull: not found; `+
 				"check the image's name, the pull Secret and the registry"),
 			func(s *testEnv) {
-				if pod := s.unfinishedPods[0]; IsRelevantPodUpdate(pod, pod) {
-					s.t.Error("an update without a change is relevant")
-				}
+				pod := s.unfinishedPods[0]
+				require.True(s.t, !IsRelevantPodUpdate(pod, pod), "an update without a change is relevant")
 			},
 		}},
 		"without the event that named it, which expires after an hour": {sequence("build"), story{
@@ -148,9 +144,8 @@ func TestReportedCauseIsKept(t *testing.T) {
 func TestStepThatEndsWithinASecondIsNotRecordedAsRunning(t *testing.T) {
 	s := startRun(t, sequence("build"))
 	s.startPod("build")
-	if decision := s.reconcileAfter(900 * time.Millisecond); decision.StatusChanged || decision.RequeueAfter > 100*time.Millisecond {
-		t.Errorf("the status changes: %t; the next decision is after %s, want at most 100ms", decision.StatusChanged, decision.RequeueAfter)
-	}
+	decision := s.reconcileAfter(900 * time.Millisecond)
+	require.True(t, !decision.StatusChanged && decision.RequeueAfter <= 100*time.Millisecond, "decision %+v", decision)
 	s.pass(wait(100*time.Millisecond), steps("build: Running"))
 	s.unfinishedPods = nil // it ended
 	require.True(t, !s.reconcileAfter(time.Second).StatusChanged, "the status changes again before the Job has ended")
@@ -179,8 +174,118 @@ func TestEventsAreReadOnlyForStepsThatWaitLonger(t *testing.T) {
 	in := Observation{SequentialJob: s.sj, Jobs: s.jobs, CreatedJobs: s.createdUIDs, HasStored: s.hasStored}
 	for age, want := range map[time.Duration]bool{time.Second: false, eventsDelay - 1: false, eventsDelay: true, time.Hour: true} {
 		in.Now = s.now.Add(age)
-		if question := Decide(in).Question; (question != nil) != want {
-			t.Errorf("after %s it asks %+v, want a question: %t", age, question, want)
+		question := Decide(in).Question
+		require.True(t, (question != nil) == want, "after %s it asks %+v, want a question: %t", age, question, want)
+	}
+}
+
+// An ender ends a Pod in which only the container of a mesh still runs.
+type ender string
+
+const (
+	nobody         ender = "nobody"
+	option         ender = "endWithStep"
+	deadlineOfStep ender = "the deadline of the step"
+	deadlineOfRun  ender = "the deadline of the run"
+)
+
+// outcomeWithLeftover is the rule: the outcome of a step with one Pod is that of its own container, whatever ends its Pod. Of a
+// step with several Pods, others may not have run.
+func outcomeWithLeftover(by ender, exitCode, pods int32, policy corev1.RestartPolicy) []string {
+	succeeded, failed := "build: Succeeded", "build: Failed, BackoffLimitExceeded"
+	isRestarted := exitCode != 0 && policy == corev1.RestartPolicyOnFailure
+	switch {
+	case by == deadlineOfStep && exitCode == 0 && pods == 1:
+		return []string{succeeded, "test: Starting"}
+	case by == deadlineOfStep:
+		return []string{"build: Failed, StepDeadlineExceeded", "test: Skipped, PreviousStepFailed"}
+	case by == deadlineOfRun && (pods > 1 || isRestarted):
+		return []string{"build: Failed, DeadlineExceeded", "test: Skipped, PreviousStepFailed"}
+	case isRestarted:
+		return []string{"build: Running", "test: Pending"}
+	case by == nobody || by == option && pods > 1:
+		return []string{"build: Running, ContainerStillRuns", "test: Pending"}
+	case exitCode != 0:
+		return []string{failed, "test: Skipped, PreviousStepFailed"}
+	case by == deadlineOfRun:
+		return []string{succeeded, "test: Skipped, DeadlineExceeded"}
+	default:
+		return []string{succeeded, "test: Starting"}
+	}
+}
+
+func TestTheOutcomeOfAStepIsThatOfItsOwnContainer(t *testing.T) {
+	for _, by := range []ender{nobody, option, deadlineOfStep, deadlineOfRun} {
+		for _, exitCode := range []int32{0, 3} {
+			for _, pods := range []int32{1, 2} {
+				for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+					title := fmt.Sprintf("the container of a Pod of %d with restartPolicy %s exits with %d, and %s ends the rest", pods, policy, exitCode, by)
+					t.Run(title, func(t *testing.T) { checkLeftover(t, by, exitCode, pods, policy) })
+				}
+			}
 		}
 	}
+}
+
+func checkLeftover(t *testing.T, by ender, exitCode, pods int32, policy corev1.RestartPolicy) {
+	builder := sequence().Template(corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: policy}}).ActiveDeadline(60).
+		Step("build", testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.Outputs, o.Completions = pods == 1, &pods })).Step("test")
+	s := startRun(t, builder)
+	job := s.newestJob("build")
+	s.now = s.now.Add(30 * time.Second)
+	pod := leftoverPod(job, exitCode, s.now)
+	s.unfinishedPods = []*corev1.Pod{&pod}
+	s.pods[job.UID] = nil                                     // deleted with the Job
+	s.pass(wait(0), steps("build: Running", "test: Pending")) // most containers of others end soon
+	if by == option {
+		s.changeSpec(func(spec *v1alpha1.SequentialJobSpec) { spec.Template.EndWithStep = true })
+	}
+	s.reconcileAfter(leftoverDelay)
+	want := outcomeWithLeftover(by, exitCode, pods, policy)
+	if by == nobody && want[0] == "build: Running, ContainerStillRuns" {
+		message := fmt.Sprintf("container build exited with %d; container mesh-proxy still runs", exitCode)
+		s.pass(hasCondition(v1alpha1.ConditionBlocked,
+			`True ContainerStillRuns: step "build": `+message+"; end it, make it a native sidecar, or set spec.template.endWithStep"))
+		if got := s.sj.Status; got.Phase != v1alpha1.PhaseRunning || got.Reason != v1alpha1.ReasonContainerStillRuns || got.Steps[0].Message != message {
+			t.Errorf("phase %s, reason %s, message %q", got.Phase, got.Reason, got.Steps[0].Message)
+		}
+	}
+	s.restartOperator()
+	s.evidence.change(job.UID, func(e *Evidence) { e.Observe(&pod) })
+	switch by {
+	case deadlineOfStep:
+		testbuilder.Job(job).Failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", s.now)
+	case deadlineOfRun:
+		s.reconcileAfter(time.Minute)
+	}
+	if job.DeletionTimestamp != nil {
+		s.reconcile()
+		require.True(t, s.stepStatus("build").Phase == v1alpha1.StepStopping && s.stepStatus("test").Phase == v1alpha1.StepPending, "%+v", s.sj.Status)
+		s.unfinishedPods = nil
+	}
+	s.pass(removeJobs, steps(want...))
+	step := s.stepStatus("build")
+	require.True(t, step.Phase != v1alpha1.StepSucceeded || step.Output == "v1", "output %q, want v1", step.Output)
+	hasOutcome := step.ExitCode != nil && *step.ExitCode == exitCode && step.Message == "container build exited with code 3: v1"
+	require.True(t, step.Reason != batchv1.JobReasonBackoffLimitExceeded || hasOutcome, "%+v", step)
+}
+
+// leftoverPod returns a Pod of a Job whose container has ended and to which a mesh added another container.
+func leftoverPod(job *batchv1.Job, exitCode int32, at time.Time) corev1.Pod {
+	pod := testbuilder.Pod("build").Created(at).Exited(exitCode, "v1").Obj()
+	pod.UID, pod.OwnerReferences = "pod", []metav1.OwnerReference{{UID: job.UID, Controller: new(true)}}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+		Name: "mesh-proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Add(-time.Minute))}},
+	})
+	return pod
+}
+
+func TestAnotherPodClearsTheReportOfAContainerThatStillRuns(t *testing.T) {
+	s := startRun(t, sequence("build"))
+	pod := leftoverPod(s.newestJob("build"), 0, s.now)
+	s.unfinishedPods = []*corev1.Pod{&pod}
+	s.pass(wait(leftoverDelay), steps("build: Running, ContainerStillRuns"))
+	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}}
+	s.pass(wait(startReportDelay), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/test/assert"
 	"github.com/yardmaster/yardmaster/test/require"
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
@@ -25,19 +28,17 @@ import (
 // testEnv simulates the controller and the cluster for one SequentialJob. Each reconciliation
 // makes its decision twice; the second must contain no action.
 type testEnv struct {
-	t    *testing.T
-	sj   *v1alpha1.SequentialJob
-	jobs []*batchv1.Job
-	// expired are Jobs that were deleted after their end, as the operator saw.
-	expired     []*batchv1.Job
+	t           *testing.T
+	sj          *v1alpha1.SequentialJob
+	jobs        []*batchv1.Job
+	expired     []*batchv1.Job // Jobs that were deleted after their end, as the operator saw
 	pods        map[types.UID][]corev1.Pod
 	evidence    evidenceByJob
 	createdUIDs map[string]types.UID
 	now         time.Time
 	events      []decision.Event
 
-	// createdSteps are the steps for which Jobs were created, in order.
-	createdSteps []string
+	createdSteps []string // the steps for which Jobs were created, in order
 	// uncached are Jobs that exist and that the cache does not show.
 	uncached map[string]bool
 	// dryRunRefusals and createRefusals are refusals of dry runs and, by step, of creations.
@@ -47,12 +48,10 @@ type testEnv struct {
 	// unfinishedPods are in the cache, and warnings are messages of events by the object's UID.
 	unfinishedPods []*corev1.Pod
 	warnings       map[types.UID]string
-	// claim is the workspace's claim, nil if it does not exist.
-	claim         *metav1.PartialObjectMetadata
-	createdClaims int
-	claimRefusal  *decision.Refusal
-	// unprotected is why no admission policy protects approvals.
-	unprotected string
+	claim          *metav1.PartialObjectMetadata // the workspace's claim, nil if it does not exist
+	createdClaims  int
+	claimRefusal   *decision.Refusal
+	unprotected    string // why no admission policy protects approvals
 	// archiveImage is the operator's image, and createdArchives are the created Jobs that archive logs.
 	archiveImage    string
 	createdArchives []*batchv1.Job
@@ -61,7 +60,6 @@ type testEnv struct {
 	hasStored, storesLater bool
 }
 
-// evidenceByJob is what a process of the operator remembers of the Pods of Jobs.
 type evidenceByJob map[types.UID]Evidence
 
 func (e evidenceByJob) change(job types.UID, observe func(*Evidence)) {
@@ -71,7 +69,6 @@ func (e evidenceByJob) change(job types.UID, observe func(*Evidence)) {
 	e[job] = evidence
 }
 
-// watch remembers that all Pods of a Job are observed.
 func (e evidenceByJob) watch(job types.UID) { e.change(job, func(e *Evidence) { e.Watched = true }) }
 
 func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
@@ -87,12 +84,10 @@ func newTestEnv(t *testing.T, sj *v1alpha1.SequentialJob) *testEnv {
 	}
 }
 
-// startRun returns a testEnv after the first reconciliation.
 func startRun(t *testing.T, sj *testbuilder.SequentialJobBuilder) *testEnv {
 	return newTestEnv(t, sj.Obj()).pass(wait(0))
 }
 
-// reconcile makes a decision and carries it out.
 func (s *testEnv) reconcile() Decision {
 	decision := s.decideAndRecord(nil)
 	if decision.Workspace != nil {
@@ -140,7 +135,6 @@ func (s *testEnv) checkSecondDecision(decision Decision) {
 	}
 }
 
-// decide answers the questions of Decide until it has no more.
 func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 	in := Observation{
 		SequentialJob: s.sj.DeepCopy(), HasStored: s.hasStored, CreatedJobs: maps.Clone(s.createdUIDs), Policies: s.policies, Pods: s.unfinishedPods,
@@ -290,7 +284,6 @@ func (s *testEnv) reconcileAfter(wait time.Duration) Decision {
 	return s.reconcile()
 }
 
-// succeedStep completes a step's Job and reconciles.
 func (s *testEnv) succeedStep(step string) Decision {
 	testbuilder.Job(s.newestJob(step)).Complete(s.now)
 	return s.reconcile()
@@ -323,4 +316,162 @@ func (s *testEnv) stepStatus(name string) *v1alpha1.StepStatus {
 	step := findStep(s.sj.Status.Steps, name)
 	require.True(s.t, step != nil, "the status has no step %s", name)
 	return step
+}
+
+// A story is what happens to a run after its first reconciliation, and what must be true in between.
+type story []func(*testEnv)
+
+// A scenario is a SequentialJob and the story of its run.
+type scenario struct {
+	sj    *testbuilder.SequentialJobBuilder
+	story story
+}
+
+func runScenarios(t *testing.T, scenarios map[string]scenario) {
+	t.Helper()
+	for title, scenario := range scenarios {
+		t.Run(title, func(t *testing.T) { startRun(t, scenario.sj).pass(scenario.story...) })
+	}
+}
+
+func (s *testEnv) pass(story ...func(*testEnv)) *testEnv {
+	s.t.Helper()
+	for i, happens := range story {
+		hadFailed := s.t.Failed()
+		happens(s)
+		if s.t.Failed() && !hadFailed {
+			s.t.Logf("in part %d of %d of the story", i+1, len(story))
+		}
+	}
+	return s
+}
+
+func sequence(steps ...string) *testbuilder.SequentialJobBuilder {
+	sj := testbuilder.SequentialJob("a", "ns")
+	for _, step := range steps {
+		sj.Step(step)
+	}
+	return sj
+}
+
+func wait(d time.Duration) func(*testEnv) { return func(s *testEnv) { s.reconcileAfter(d) } }
+
+// succeed completes the Jobs of these steps, one after another.
+func succeed(steps ...string) func(*testEnv) {
+	return func(s *testEnv) {
+		for _, step := range steps {
+			s.succeedStep(step)
+		}
+	}
+}
+
+// exits lets the container of a step's newest Job exit, before its Job ends.
+func exits(step string, code int32, message string) func(*testEnv) {
+	return func(s *testEnv) {
+		s.pods[s.newestJob(step).UID] = []corev1.Pod{testbuilder.Pod(step).Exited(code, message).Obj()}
+	}
+}
+
+func fail(step string) func(*testEnv) { return func(s *testEnv) { s.failStep(step) } }
+
+func lose(step string) func(*testEnv) {
+	return func(s *testEnv) {
+		job := s.newestJob(step)
+		s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j == job })
+		s.reconcile()
+	}
+}
+
+func removeJobs(s *testEnv) {
+	s.jobs = slices.DeleteFunc(s.jobs, func(j *batchv1.Job) bool { return j.DeletionTimestamp != nil })
+	s.reconcile()
+}
+
+func edit(change func(*v1alpha1.SequentialJobSpec)) func(*testEnv) {
+	return func(s *testEnv) {
+		s.changeSpec(change)
+		s.reconcile()
+	}
+}
+
+// removeFirstStep removes it from the spec, as is possible without the webhook.
+func removeFirstStep(spec *v1alpha1.SequentialJobSpec) { spec.Containers = spec.Containers[1:] }
+
+func suspendRun(s *testEnv) { edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = true })(s) }
+
+func resumeRun(s *testEnv) { edit(func(spec *v1alpha1.SequentialJobSpec) { spec.Suspend = false })(s) }
+
+func rerun(from string) func(*testEnv) {
+	return func(s *testEnv) {
+		edit(func(spec *v1alpha1.SequentialJobSpec) {
+			spec.Rerun = &v1alpha1.SequenceRerun{Rerun: v1alpha1.Rerun{ID: strconv.Itoa(int(s.sj.Status.Run) + 1)}, From: from}
+		})(s)
+	}
+}
+
+// refuse lets the API server refuse the Job of a step, until accept.
+func refuse(step string, class decision.Class) func(*testEnv) {
+	return func(s *testEnv) { s.createRefusals[step] = &decision.Refusal{Class: class, Step: step, Message: "no"} }
+}
+
+func accept(step string) func(*testEnv) {
+	return func(s *testEnv) {
+		delete(s.createRefusals, step)
+		s.reconcile()
+	}
+}
+
+// steps compares the steps' phases, each "name: phase" or "name: phase, reason".
+func steps(want ...string) func(*testEnv) {
+	return func(s *testEnv) {
+		var got []string
+		for _, step := range s.sj.Status.Steps {
+			got = append(got, strings.TrimSuffix(fmt.Sprintf("%s: %s, %s", step.Name, step.Phase, step.Reason), ", "))
+		}
+		assert.Equal(s.t, "steps", want, got)
+	}
+}
+
+// created compares the steps for which Jobs were created.
+func created(want ...string) func(*testEnv) {
+	return func(s *testEnv) { assert.Equal(s.t, "steps for which Jobs were created", want, s.createdSteps) }
+}
+
+func runsImage(step, want string) func(*testEnv) {
+	return func(s *testEnv) {
+		assert.Equal(s.t, "image", want, s.newestJob(step).Spec.Template.Spec.Containers[0].Image)
+	}
+}
+
+func phase(want v1alpha1.SequentialJobPhase, reason string) func(*testEnv) {
+	return func(s *testEnv) {
+		progressing := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionProgressing)
+		require.True(s.t, s.sj.Status.Phase == want && progressing != nil && progressing.Reason == reason,
+			"want phase %s for %s, got %s, %+v", want, reason, s.sj.Status.Phase, progressing)
+	}
+}
+
+// hasCondition compares a condition, "" for one that is absent.
+func hasCondition(kind, want string) func(*testEnv) {
+	return func(s *testEnv) {
+		got := ""
+		if c := meta.FindStatusCondition(s.sj.Status.Conditions, kind); c != nil {
+			got = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+		}
+		assert.Equal(s.t, "condition "+kind, want, got)
+	}
+}
+
+func forgetEvents(s *testEnv) { s.events = nil }
+
+// events compares the reasons of the events since the last call.
+func events(want ...string) func(*testEnv) {
+	return func(s *testEnv) {
+		var got []string
+		for _, event := range s.events {
+			got = append(got, event.Reason)
+		}
+		s.events = nil
+		assert.Equal(s.t, "events", want, got)
+	}
 }

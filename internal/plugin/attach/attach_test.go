@@ -40,7 +40,6 @@ func TestMain(m *testing.M) {
 
 // startSession starts a process of session-runner, and returns the URL for messages.
 func startSession(t *testing.T, script string) string {
-	t.Helper()
 	address := ports.Reserve(t)
 	directory := t.TempDir()
 	for name, text := range map[string]string{"prompt": "", "session.json": "{}", "result": ""} {
@@ -65,10 +64,8 @@ func startSession(t *testing.T, script string) string {
 	return "http://" + address.String() + "/messages"
 }
 
-// screen collects output.
 type screen struct{ output.Buffer }
 
-// waitFor waits until the output contains a text.
 func (s *screen) waitFor(t *testing.T, text string) {
 	t.Helper()
 	err := poll.UntilNil(t.Context(), func() error {
@@ -100,15 +97,13 @@ func TestScriptsSendTheirWholeInputAndGetTheOutcome(t *testing.T) {
 	url := startSession(t, `read -r first; read -r second; echo "{\"type\":\"text\",\"text\":\"$first+$second\"}"; test "$second" = fail || echo '{"type":"result","text":"x"}'`)
 	for in, want := range map[string]error{"a\nb\n": nil, "a\nfail\n": ErrFailed} {
 		s, output := newSession(url, strings.NewReader(in))
-		if err := s.SendAll(t.Context()); !errors.Is(err, want) || !strings.Contains(output.String(), "a+"+strings.Split(in, "\n")[1]) {
-			t.Errorf("%q: error %v, output %s", in, err, output)
-		}
+		err := s.SendAll(t.Context())
+		require.True(t, errors.Is(err, want) && strings.Contains(output.String(), "a+"+strings.Split(in, "\n")[1]), "%q: %v, %s", in, err, output)
 	}
 	for in, want := range map[string]string{"": "400 Bad Request: the message is empty", strings.Repeat("x", maxMessageBytes+1): "more than 65536 bytes"} {
 		s, output := newSession(url, strings.NewReader(in))
-		if err := s.SendAll(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a message of %d bytes: error %v, output %s", len(in), err, output)
-		}
+		err := s.SendAll(t.Context())
+		require.True(t, err != nil && strings.Contains(err.Error(), want), "a message of %d bytes: error %v, output %s", len(in), err, output)
 	}
 }
 
@@ -158,9 +153,7 @@ func TestALostSessionEndsTheConversationWithAnError(t *testing.T) {
 }
 
 func TestControlCharactersOfErrorsAreReplaced(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "no \x1b[31mway", http.StatusTeapot)
-	}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no \x1b[31mway", http.StatusTeapot) }))
 	defer server.Close()
 	s, _ := newSession(server.URL, strings.NewReader("a"))
 	err := s.SendAll(t.Context())

@@ -39,7 +39,6 @@ func stepPod(sj *v1alpha1.SequentialJob, step, job, name string, after int, buil
 	return p
 }
 
-// withStepStatus adds the status of a step to the sequence.
 func withStepStatus(sj *v1alpha1.SequentialJob, step string, phase v1alpha1.StepPhase, job string) *v1alpha1.SequentialJob {
 	sj.Status.Run = 1
 	status := v1alpha1.StepStatus{Name: step, Phase: phase, JobAttempt: v1alpha1.JobAttempt{JobName: job}}
@@ -71,7 +70,6 @@ func TestContainerLogsOfAStep(t *testing.T) {
 	}
 	beforeRestart, afterRestart, ofInit := logOf("j2-x", "load"), logOf("j2-x", "load"), logOf("j2-x", "load:wait")
 	beforeRestart.restartCount, beforeRestart.previous, afterRestart.restartCount, ofInit.container = 1, true, 2, "wait"
-
 	for name, row := range map[string]struct {
 		sj   *v1alpha1.SequentialJob
 		pods []corev1.Pod
@@ -111,9 +109,7 @@ func TestMissingLogReason(t *testing.T) {
 		"the image cannot be pulled":           {withStepStatus(sequence(), "load", v1alpha1.StepStarting, "j1"), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
 		"the step has a Pod but no status yet": {sequence(), []*corev1.Pod{&pulling}, "step load has no log: no container of Pod j1-a has started: ErrImagePull"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, missingLogReason(row.sj, "load", row.pods))
-		})
+		t.Run(name, func(t *testing.T) { require.Equal(t, row.want, missingLogReason(row.sj, "load", row.pods)) })
 	}
 }
 
@@ -163,7 +159,6 @@ func (r *fakePodClient) OpenLog(_ context.Context, pod string, options *corev1.P
 	return io.NopCloser(io.MultiReader(strings.NewReader(left[0].text), end)), nil
 }
 
-// brokenStreamError ends with an error.
 type brokenStreamError struct{ error }
 
 func (b brokenStreamError) Read([]byte) (int, error) { return 0, b.error }
@@ -183,7 +178,6 @@ func finishedSequence() (*v1alpha1.SequentialJob, []corev1.Pod) {
 }
 
 func streamLogs(t *testing.T, cluster *fakePodClient, sj *v1alpha1.SequentialJob, options StreamOptions) (out, errOut string, err error) {
-	t.Helper()
 	var stdout, stderr bytes.Buffer
 	options.Out, options.ErrOut, options.Retry = &stdout, &stderr, time.Millisecond
 	streamer, err := NewSequenceStreamer(t.Context(), cluster, sj, options)
@@ -227,15 +221,13 @@ func TestLogLines(t *testing.T) {
 func TestFollowedLogContinuesAfterABrokenConnection(t *testing.T) {
 	sj, pods := finishedSequence()
 	cluster := &fakePodClient{pods: pods, logs: map[string][]recording{"j1-a": {
-		{text: logLine(1, "one") + logLine(2, "two"), error: errors.New("connection reset")},
-		{text: logLine(2, "two") + logLine(3, "three")},
+		{text: logLine(1, "one") + logLine(2, "two"), error: errors.New("connection reset")}, {text: logLine(2, "two") + logLine(3, "three")},
 	}}}
 	out, errOut, err := streamLogs(t, cluster, sj, StreamOptions{Follow: true, Tail: new(int64(10))})
 	require.True(t, err == nil && out == "load | one\nload | two\nload | three\n", "stdout %q, error %v", out, err)
 	require.Contains(t, errOut, "connection reset; retrying")
-	if first, second := cluster.requests[0], cluster.requests[1]; first.TailLines == nil || second.TailLines != nil || second.SinceTime == nil {
-		t.Errorf("requests %+v and %+v", first, second)
-	}
+	first, second := cluster.requests[0], cluster.requests[1]
+	require.True(t, first.TailLines != nil && second.TailLines == nil && second.SinceTime != nil, "requests %+v and %+v", first, second)
 }
 
 func TestUnavailableLogs(t *testing.T) {
@@ -243,10 +235,9 @@ func TestUnavailableLogs(t *testing.T) {
 	unavailable := &apierrors.StatusError{}
 	unavailable.ErrStatus.Code, unavailable.ErrStatus.Message = http.StatusBadGateway, "node is unreachable"
 	for name, row := range map[string]struct {
-		log     []recording
-		follow  bool
-		wantErr string
-		errOut  string
+		log             []recording
+		follow          bool
+		wantErr, errOut string
 	}{
 		"a deleted Pod gives a notice":                      {nil, false, "", "step load has no log: Pod j1-a is deleted\n"},
 		"a missing permission is an error":                  {[]recording{{error: forbidden}}, true, "not permitted", ""},
@@ -256,9 +247,8 @@ func TestUnavailableLogs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sj, pods := finishedSequence()
 			_, errOut, err := streamLogs(t, &fakePodClient{pods: pods, logs: map[string][]recording{"j1-a": row.log}}, sj, StreamOptions{Follow: row.follow})
-			if got := fmt.Sprint(err); (err != nil) != (row.wantErr != "") || !strings.Contains(got, row.wantErr) && err != nil {
-				t.Errorf("error %v, want %q", err, row.wantErr)
-			}
+			got := fmt.Sprint(err)
+			require.True(t, (err != nil) == (row.wantErr != "") && (strings.Contains(got, row.wantErr) || err == nil), "error %v, want %q", err, row.wantErr)
 			require.Equal(t, row.errOut, errOut)
 		})
 	}
@@ -277,44 +267,30 @@ type changeSender[T client.Object] struct {
 	errs    chan error
 }
 
-// followWith follows logs while send sends changes. newFollow creates the streamer before the first change. It returns what the streamer printed.
-func followWith[T client.Object](
-	t *testing.T, send func(changeSender[T]), newFollow func(StreamOptions) (func(Changes[T]) error, error),
+func (s changeSender[T]) change(object T) { s.objects <- follow.ObjectUpdate[T]{Object: object} }
+
+func (s changeSender[T]) showPod(pod *corev1.Pod) {
+	s.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: pod}
+}
+
+// followLogs follows logs while send sends changes, and returns what the streamer printed.
+func followLogs[T client.Object, S interface {
+	Follow(ctx context.Context, object T, isFinished func(T) bool, changes Changes[T]) error
+}](
+	t *testing.T, newStreamer func(context.Context, PodClient, T, StreamOptions) (S, error), podClient *fakePodClient, object T,
+	isFinished func(T) bool, send func(changeSender[T]),
 ) (out, errOut string, err error) {
-	t.Helper()
 	var stdout, stderr bytes.Buffer
-	s := newChangeSender[T]()
-	follow, err := newFollow(StreamOptions{Follow: true, Retry: time.Millisecond, Out: &stdout, ErrOut: &stderr})
+	s := changeSender[T]{make(chan follow.ObjectUpdate[T]), make(chan follow.ObjectUpdate[*corev1.Pod]), make(chan error)}
+	options := StreamOptions{Follow: true, Retry: time.Millisecond, Container: v1alpha1.RunnerContainer, Out: &stdout, ErrOut: &stderr}
+	streamer, err := newStreamer(t.Context(), podClient, object, options)
 	require.NoError(t, err)
 	done := make(chan error)
-	go func() { done <- follow(Changes[T]{Objects: s.objects, Pods: s.pods, Errors: s.errs}) }()
+	changes := Changes[T]{Objects: s.objects, Pods: s.pods, Errors: s.errs}
+	go func() { done <- streamer.Follow(t.Context(), object, isFinished, changes) }()
 	send(s)
 	err = <-done
 	return stdout.String(), stderr.String(), err
-}
-
-func newChangeSender[T client.Object]() changeSender[T] {
-	return changeSender[T]{make(chan follow.ObjectUpdate[T]), make(chan follow.ObjectUpdate[*corev1.Pod]), make(chan error)}
-}
-
-// followSequence follows a sequence until it has a completion time.
-func followSequence(t *testing.T, podClient *fakePodClient, sj *v1alpha1.SequentialJob, send func(changeSender[*v1alpha1.SequentialJob])) (out, errOut string, err error) {
-	t.Helper()
-	isFinished := func(sj *v1alpha1.SequentialJob) bool { return sj.Status.CompletionTime != nil }
-	return followWith(t, send, func(options StreamOptions) (func(Changes[*v1alpha1.SequentialJob]) error, error) {
-		streamer, err := NewSequenceStreamer(t.Context(), podClient, sj, options)
-		return func(changes Changes[*v1alpha1.SequentialJob]) error {
-			return streamer.Follow(t.Context(), sj, isFinished, changes)
-		}, err
-	})
-}
-
-// twoStepSequence returns a sequence that runs the first of two steps, and the Pods of both.
-func twoStepSequence() (sj *v1alpha1.SequentialJob, extract, load corev1.Pod) {
-	sj = withStepStatus(testbuilder.SequentialJob("etl", "a").Step("extract").Step("load").Obj(), "extract", v1alpha1.StepRunning, "e")
-	extract = stepPod(sj, "extract", "e", "1", 0, testbuilder.Pod("extract").Exited(0, ""))
-	load = stepPod(sj, "load", "l", "1", 1, testbuilder.Pod("load").Exited(0, ""))
-	return sj, extract, load
 }
 
 // atSecondStep moves the sequence to its second step. A finished step finishes the run.
@@ -328,46 +304,39 @@ func atSecondStep(sj *v1alpha1.SequentialJob, phase v1alpha1.StepPhase) *v1alpha
 	return sj
 }
 
-func TestFollowedStepsArePrintedInOrder(t *testing.T) {
-	sj, extract, load := twoStepSequence()
-	podClient := &fakePodClient{pods: []corev1.Pod{load, extract}, logs: map[string][]recording{
-		"e-1": {{text: logLine(1, "one")}}, "l-1": {{text: logLine(2, "two")}},
-	}}
-	out, errOut, err := followSequence(t, podClient, sj, func(s changeSender[*v1alpha1.SequentialJob]) {
-		s.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: &load}
-		s.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: &extract}
-		s.objects <- follow.ObjectUpdate[*v1alpha1.SequentialJob]{Object: atSecondStep(sj, v1alpha1.StepSucceeded)}
-	})
-	diff := cmp.Diff("extract | one\nload | two\n", out)
-	require.True(t, diff == "" && errOut == "" && err == nil, "stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)
-}
-
-func TestPodsAreListedWhenAStepFinishes(t *testing.T) {
-	sj, extract, _ := twoStepSequence()
-	podClient := &fakePodClient{pods: []corev1.Pod{extract}, logs: map[string][]recording{"e-1": {{text: logLine(1, "one")}}}}
-	out, errOut, err := followSequence(t, podClient, sj, func(s changeSender[*v1alpha1.SequentialJob]) {
-		podClient.listErr = errors.New("the API server is unavailable")
-		s.objects <- follow.ObjectUpdate[*v1alpha1.SequentialJob]{Object: atSecondStep(sj, v1alpha1.StepFailed)}
-	})
-	const wantErrOut = "listing Pods: the API server is unavailable; retrying\n" +
-		"step load has no log: its Job l no longer has a Pod\n"
-	require.True(t, out == "extract | one\n" && errOut == wantErrOut && err == nil, "stdout %q, stderr %q, error %v", out, errOut, err)
-}
-
-func TestFollowingEndsWhenTheSequenceIsDeleted(t *testing.T) {
-	sj, _, _ := twoStepSequence()
-	out, errOut, err := followSequence(t, &fakePodClient{}, sj, func(s changeSender[*v1alpha1.SequentialJob]) {
-		s.objects <- follow.ObjectUpdate[*v1alpha1.SequentialJob]{Object: sj, Deleted: true}
-	})
-	require.True(t, out == "" && errOut == "step extract has no log: its Job e no longer has a Pod\n" && err == nil,
-		"stdout %q, stderr %q, error %v", out, errOut, err)
-}
-
-func TestFollowingASequenceEndsWithAPermissionError(t *testing.T) {
-	sj, _, _ := twoStepSequence()
+func TestASequenceIsFollowedUntilItEnds(t *testing.T) {
+	type sender = changeSender[*v1alpha1.SequentialJob]
+	sj := withStepStatus(testbuilder.SequentialJob("etl", "a").Step("extract").Step("load").Obj(), "extract", v1alpha1.StepRunning, "e")
+	extract := stepPod(sj, "extract", "e", "1", 0, testbuilder.Pod("extract").Exited(0, ""))
+	load := stepPod(sj, "load", "l", "1", 1, testbuilder.Pod("load").Exited(0, ""))
+	isFinished := func(sj *v1alpha1.SequentialJob) bool { return sj.Status.CompletionTime != nil }
 	forbidden := errors.New("forbidden")
-	_, _, err := followSequence(t, &fakePodClient{}, sj, func(s changeSender[*v1alpha1.SequentialJob]) { s.errs <- forbidden })
-	require.True(t, errors.Is(err, forbidden), "error %v", err)
+	for title, row := range map[string]struct {
+		pods        []corev1.Pod
+		send        func(sender, *fakePodClient)
+		out, errOut string
+		err         error
+	}{
+		"its steps are printed in order": {[]corev1.Pod{load, extract}, func(s sender, _ *fakePodClient) {
+			s.showPod(&load)
+			s.showPod(&extract)
+			s.change(atSecondStep(sj, v1alpha1.StepSucceeded))
+		}, "extract | one\nload | two\n", "", nil},
+		"its Pods are listed when a step finishes": {[]corev1.Pod{extract}, func(s sender, c *fakePodClient) {
+			c.listErr = errors.New("the API server is unavailable")
+			s.change(atSecondStep(sj, v1alpha1.StepFailed))
+		}, "extract | one\n", "listing Pods: the API server is unavailable; retrying\nstep load has no log: its Job l no longer has a Pod\n", nil},
+		"it is deleted": {nil, func(s sender, _ *fakePodClient) {
+			s.objects <- follow.ObjectUpdate[*v1alpha1.SequentialJob]{Object: sj, Deleted: true}
+		}, "", "step extract has no log: its Job e no longer has a Pod\n", nil},
+		"a permission is missing": {nil, func(s sender, _ *fakePodClient) { s.errs <- forbidden }, "", "", forbidden},
+	} {
+		t.Run(title, func(t *testing.T) {
+			podClient := &fakePodClient{pods: row.pods, logs: map[string][]recording{"e-1": {{text: logLine(1, "one")}}, "l-1": {{text: logLine(2, "two")}}}}
+			out, errOut, err := followLogs(t, NewSequenceStreamer, podClient, sj, isFinished, func(s sender) { row.send(s, podClient) })
+			require.True(t, errors.Is(err, row.err) && (err != nil || out == row.out && errOut == row.errOut), "stdout %q, stderr %q, error %v", out, errOut, err)
+		})
+	}
 }
 
 // sessionWithJob returns a session with a current Job, which can be "", and finished Jobs.
@@ -434,30 +403,19 @@ func TestSessionLogs(t *testing.T) {
 	}
 }
 
-// followSession follows a session until it has no Job.
-func followSession(t *testing.T, podClient *fakePodClient, s *v1alpha1.AgenticSession, send func(changeSender[*v1alpha1.AgenticSession])) (out, errOut string, err error) {
-	t.Helper()
-	isInactive := func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName == "" }
-	return followWith(t, send, func(options StreamOptions) (func(Changes[*v1alpha1.AgenticSession]) error, error) {
-		options.Container = v1alpha1.RunnerContainer
-		streamer, err := NewSessionStreamer(t.Context(), podClient, s, options)
-		return func(changes Changes[*v1alpha1.AgenticSession]) error {
-			return streamer.Follow(t.Context(), s, isInactive, changes)
-		}, err
-	})
-}
-
 func TestAttemptsAreFollowedUntilTheSessionIsInactive(t *testing.T) {
 	earlier, first, second := sessionPod("talk-r1-a1", 0, exitedRunner()), sessionPod("talk-r1-a2", 1, exitedRunner()), sessionPod("talk-r1-a3", 2, exitedRunner())
 	podClient := &fakePodClient{pods: []corev1.Pod{earlier, first, second}, logs: map[string][]recording{
 		"talk-r1-a1-x": {{text: logLine(1, "never")}}, "talk-r1-a2-x": {{text: logLine(2, "one")}}, "talk-r1-a3-x": {{text: logLine(3, "two")}},
 	}}
-	out, errOut, err := followSession(t, podClient, sessionWithJob("talk-r1-a2", "talk-r1-a1"), func(sender changeSender[*v1alpha1.AgenticSession]) {
-		sender.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: &earlier}
-		sender.pods <- follow.ObjectUpdate[*corev1.Pod]{Object: &first}
+	isInactive := func(s *v1alpha1.AgenticSession) bool { return s.Status.Attempt.JobName == "" }
+	session := sessionWithJob("talk-r1-a2", "talk-r1-a1")
+	out, errOut, err := followLogs(t, NewSessionStreamer, podClient, session, isInactive, func(sender changeSender[*v1alpha1.AgenticSession]) {
+		sender.showPod(&earlier)
+		sender.showPod(&first)
 		// The Pod of the next attempt is found only by the last list request.
-		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("talk-r1-a3", "talk-r1-a1", "talk-r1-a2")}
-		sender.objects <- follow.ObjectUpdate[*v1alpha1.AgenticSession]{Object: sessionWithJob("", "talk-r1-a1", "talk-r1-a2", "talk-r1-a3")}
+		sender.change(sessionWithJob("talk-r1-a3", "talk-r1-a1", "talk-r1-a2"))
+		sender.change(sessionWithJob("", "talk-r1-a1", "talk-r1-a2", "talk-r1-a3"))
 	})
 	diff := cmp.Diff("r1-a2 | one\nr1-a3 | two\n", out)
 	require.True(t, diff == "" && errOut == "" && err == nil, "stderr %q, error %v, stdout (-want +got):\n%s", errOut, err, diff)

@@ -7,7 +7,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// newTestScreen returns a terminal of a fixed size.
 func newTestScreen(out *bytes.Buffer, columns, rows int) *Screen {
 	return &Screen{out: out, isTerminal: true, size: func() (int, int) { return columns, rows }}
 }
@@ -21,7 +20,6 @@ func TestTerminalLinesAreRedrawnInPlace(t *testing.T) {
 	s.DrawLines([]string{"four"})
 	s.KeepLines()
 	s.DrawLines([]string{"five"})
-
 	const want = "one\ntwo\n\x1b[2A\x1b[Jthree\n\x1b[1A\x1b[Jprinted\nfour\nfive\n"
 	require.Equal(t, want, out.String())
 }
@@ -97,9 +95,7 @@ func TestShortenMiddle(t *testing.T) {
 		"the beginning and the end are kept":  {"orders-of-customers-17", 11, "order…rs-17"},
 		"a wide character is not cut in half": {"数据库-数据库", 7, "数…据库"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, ShortenMiddle(row.text, row.columns))
-		})
+		t.Run(name, func(t *testing.T) { require.Equal(t, row.want, ShortenMiddle(row.text, row.columns)) })
 	}
 }
 
@@ -113,8 +109,7 @@ func TestSanitizeReturnsOneHarmlessLine(t *testing.T) {
 		"not UTF-8: \xff":         "not UTF-8: \uFFFD",
 		"reversed: \u202Eabc":     "reversed: \uFFFDabc",
 	} {
-		if got := Sanitize(text); got != want {
-			t.Errorf("Sanitize(%q) = %q, want %q", text, got, want)
-		}
+		got := Sanitize(text)
+		require.True(t, got == want, "Sanitize(%q) = %q, want %q", text, got, want)
 	}
 }

@@ -34,9 +34,14 @@ func New(screen *terminal.Screen, verbose bool) *Page {
 
 // PrintLine prints a line that stays.
 func (p *Page) PrintLine(format string, args ...any) {
+	p.update(func() { p.screen.PrintLine(format, args...) })
+}
+
+// update makes a change, and redraws the sections.
+func (p *Page) update(change func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.screen.PrintLine(format, args...)
+	change()
 	p.draw()
 }
 
@@ -176,13 +181,11 @@ const (
 
 // Section is the part of the page that one scenario writes.
 type Section struct {
-	page    *Page
-	title   string
-	place   string
-	started time.Time
-	state   state
-	board   []string
-	action  []string
+	page          *Page
+	title, place  string
+	started       time.Time
+	state         state
+	board, action []string
 }
 
 // NewSection adds a section. Its place says where in the cluster the scenario runs.
@@ -195,12 +198,7 @@ func (p *Page) NewSection(title, place string) *Section {
 }
 
 // Draw replaces the lines of the section.
-func (s *Section) Draw(lines []string) {
-	s.page.mutex.Lock()
-	defer s.page.mutex.Unlock()
-	s.board = lines
-	s.page.draw()
-}
+func (s *Section) Draw(lines []string) { s.page.update(func() { s.board = lines }) }
 
 // Log prints a line with the time since the section's beginning, on a verbose page only.
 func (s *Section) Log(format string, args ...any) {
@@ -216,21 +214,17 @@ func (s *Section) Act(description, command string) {
 		s.printLine("$ " + command)
 		return
 	}
-	s.page.mutex.Lock()
-	defer s.page.mutex.Unlock()
-	s.action = []string{description, "$ " + command}
-	s.page.draw()
+	s.page.update(func() { s.action = []string{description, "$ " + command} })
 }
 
 // End shows that the scenario has succeeded, or has failed with err.
 func (s *Section) End(err error) {
-	s.page.mutex.Lock()
-	defer s.page.mutex.Unlock()
-	s.state = succeeded
-	if err != nil {
-		s.state = failed
-	}
-	s.page.draw()
+	s.page.update(func() {
+		s.state = succeeded
+		if err != nil {
+			s.state = failed
+		}
+	})
 }
 
 func (s *Section) printLine(text string) {

@@ -21,15 +21,12 @@ type Example struct {
 	File string
 	// Missing is what the example needs and the demo's cluster does not have. Such an example is not applied.
 	Missing string
-	// Refused is part of the message with which the API server refuses the example.
-	Refused string
-	// Action is what the demo does to the example, or nil.
-	Action *Action[v1alpha1.SequentialJobPhase]
+	Refused string                               // part of the message with which the API server refuses the example
+	Action  *Action[v1alpha1.SequentialJobPhase] // what the demo does to the example, or nil
 	// Phase and Run are the expected final values.
 	Phase v1alpha1.SequentialJobPhase
 	Run   int32
-	// Steps are the expected steps in order.
-	Steps []ExpectedStep
+	Steps []ExpectedStep // the expected steps in order
 }
 
 // ExpectedStep is the expected final state of a step.
@@ -37,20 +34,17 @@ type ExpectedStep struct {
 	Name  string
 	Phase v1alpha1.StepPhase
 	// Run is the run of the outcome. 0 means the last run.
-	Run int32
-	// Output is the output in the status.
-	Output string
-	// LogContains is a part of its log.
-	LogContains string
+	Run         int32
+	Output      string // the output in the status
+	LogContains string // a part of its log
 }
 
 // Action is a change that the demo makes to an object.
 type Action[Phase ~string] struct {
 	// The action is due when the object has been in the phase When for the time After, so that viewers notice the phase.
-	When  Phase
-	After time.Duration
-	// Description is printed before the action.
-	Description string
+	When        Phase
+	After       time.Duration
+	Description string // printed before the action
 	Patch       string
 	Type        types.PatchType
 }
@@ -164,12 +158,10 @@ func Examples() []Example {
 	}
 }
 
-// completedExample returns an example whose first run completes.
 func completedExample(file string, steps ...ExpectedStep) Example {
 	return Example{File: file, Phase: v1alpha1.PhaseCompleted, Run: 1, Steps: steps}
 }
 
-// succeededStep returns a step that succeeds and whose log contains the text.
 func succeededStep(name, logContains string) ExpectedStep {
 	return ExpectedStep{Name: name, Phase: v1alpha1.StepSucceeded, LogContains: logContains}
 }
@@ -215,12 +207,10 @@ const (
 
 // SessionExample is a session of SessionsFile and its expected end.
 type SessionExample struct {
-	Name string
-	// Actions are what the demo does to the session, in order.
-	Actions []Action[v1alpha1.SessionPhase]
-	Phase   v1alpha1.SessionPhase
-	// Attempts are the expected outcomes of the attempts, with their reasons.
-	Attempts []string
+	Name     string
+	Actions  []Action[v1alpha1.SessionPhase] // what the demo does to the session, in order
+	Phase    v1alpha1.SessionPhase
+	Attempts []string // the expected outcomes of the attempts, with their reasons
 	// Summary is the expected summary, and Cost the expected total cost.
 	Summary string
 	Cost    v1alpha1.Number

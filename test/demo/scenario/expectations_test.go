@@ -22,16 +22,16 @@ const examplesDirectory = "../../../examples/sequentialjob"
 func TestEveryExampleFileHasAnExpectation(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(examplesDirectory, "*.yaml"))
 	require.NoError(t, err)
-	var want, got []string
-	for _, file := range files {
-		want = append(want, filepath.Base(file))
+	require.Equal(t, sortedNames(files, filepath.Base), sortedNames(Examples(), func(e Example) string { return e.File }))
+}
+
+func sortedNames[T any](all []T, name func(T) string) []string {
+	var names []string
+	for _, one := range all {
+		names = append(names, name(one))
 	}
-	for _, example := range Examples() {
-		got = append(got, example.File)
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	require.Equal(t, want, got)
+	slices.Sort(names)
+	return names
 }
 
 func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
@@ -43,20 +43,10 @@ func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
 			require.NoError(t, yaml.UnmarshalStrict(content, sj))
 			require.True(t, sj.Name == example.ObjectName(), "it is named %q, expected the name of its file", sj.Name)
 			errs := sequentialjob.Validate(sj)
-			if refused := len(errs) > 0; refused != (example.Refused != "") {
-				t.Errorf("validation: %v", errs)
-			}
-			if !example.IsApplied() {
-				return
-			}
-			var want, got []string
-			for _, step := range sj.Spec.Containers {
-				want = append(want, step.Name)
-			}
-			for _, step := range example.Steps {
-				got = append(got, step.Name)
-			}
-			require.Equal(t, want, got)
+			require.True(t, (len(errs) > 0) == (example.Refused != ""), "validation: %v", errs)
+			hasName := func(step v1alpha1.Step, expected ExpectedStep) bool { return step.Name == expected.Name }
+			isExpected := slices.EqualFunc(sj.Spec.Containers, example.Steps, hasName)
+			require.True(t, isExpected || !example.IsApplied(), "steps %+v, want %+v", sj.Spec.Containers, example.Steps)
 		})
 	}
 }
@@ -76,42 +66,30 @@ func TestEverySessionHasAnExpectation(t *testing.T) {
 	defer file.Close()
 	const buffer = 4096
 	documents := utilyaml.NewYAMLOrJSONDecoder(file, buffer)
-	var want, got []string
-	for {
-		var s v1alpha1.AgenticSession
-		if documents.Decode(&s) != nil {
-			break
-		}
+	var names []string
+	for s := (v1alpha1.AgenticSession{}); documents.Decode(&s) == nil; s = (v1alpha1.AgenticSession{}) {
 		if s.Kind != "AgenticSession" {
 			continue
 		}
-		want = append(want, s.Name)
-		if errs := agenticsession.Validate(&s); len(errs) > 0 {
-			t.Errorf("%s: validation: %v", s.Name, errs)
-		}
+		names = append(names, s.Name)
+		errs := agenticsession.Validate(&s)
+		require.True(t, len(errs) == 0, "%s: validation: %v", s.Name, errs)
 	}
-	for _, s := range SessionExamples() {
-		got = append(got, s.Name)
-	}
-	require.Equal(t, want, got)
+	hasName := func(example SessionExample, name string) bool { return example.Name == name }
+	require.True(t, slices.EqualFunc(SessionExamples(), names, hasName), "sessions %q, want %+v", names, SessionExamples())
 }
 
 func TestEveryStaleJobFileHasAnExpectationWithItsName(t *testing.T) {
 	files, err := filepath.Glob("../../../examples/jobreport/*.yaml")
 	require.NoError(t, err)
-	var want, got []string
+	var want []string
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
 		job := &batchv1.Job{}
-		if err := yaml.UnmarshalStrict(content, job); err != nil || job.Name+".yaml" != filepath.Base(file) {
-			t.Errorf("%s has a Job named %q: %v", file, job.Name, err)
-		}
+		err = yaml.UnmarshalStrict(content, job)
+		require.True(t, err == nil && job.Name+".yaml" == filepath.Base(file), "%s has a Job named %q: %v", file, job.Name, err)
 		want = append(want, "jobreport/"+filepath.Base(file))
 	}
-	for _, job := range StaleJobs() {
-		got = append(got, job.ManifestPath())
-	}
-	slices.Sort(got)
-	require.Equal(t, want, got)
+	require.Equal(t, want, sortedNames(StaleJobs(), func(j StaleJob) string { return j.ManifestPath() }))
 }

@@ -2,9 +2,14 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
@@ -57,7 +64,6 @@ type fakeCluster struct {
 }
 
 func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, rbacv1.AddToScheme} {
 		require.NoError(t, add(scheme))
@@ -76,7 +82,6 @@ func newFakeCluster(t *testing.T, namespaces ...string) *fakeCluster {
 	return cluster
 }
 
-// useTheClockOfTheBubble replaces the fake clock by that of synctest.
 func (f *fakeCluster) useTheClockOfTheBubble() { f.reconciler.clock = clock.RealClock{} }
 
 func (f *fakeCluster) listJobs(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
@@ -122,7 +127,6 @@ func (f *fakeCluster) recordWrite(verb string, object client.Object) error {
 	return f.refusedWrites[verb]
 }
 
-// reconcileAll scans all namespaces once and returns the writes.
 func (f *fakeCluster) reconcileAll() []string {
 	f.writes = nil
 	f.reconciler.ReconcileAll(f.t.Context())
@@ -136,7 +140,6 @@ func (f *fakeCluster) storedReport(namespace string) *v1alpha1.JobReport {
 	return report
 }
 
-// wantMetric compares the value of a metric.
 func wantMetric(t *testing.T, want float64, name string, labels ...string) {
 	t.Helper()
 	assert.Equal(t, fmt.Sprintf("%s of %v", name, labels), want, testenv.MetricValue(t, "yardmaster_jobreport_"+name, labels...))
@@ -166,8 +169,7 @@ func (f *fakeCluster) addJobs(namespace string, count int, age time.Duration) {
 func (f *fakeCluster) wantCondition(namespace, kind string, status metav1.ConditionStatus, reason string) {
 	f.t.Helper()
 	got := meta.FindStatusCondition(f.storedReport(namespace).Status.Conditions, kind)
-	require.True(f.t, got != nil && got.Status == status && got.Reason == reason,
-		"%s: condition %s is %+v, want %s for %s", namespace, kind, got, status, reason)
+	require.True(f.t, got != nil && got.Status == status && got.Reason == reason, "%s: condition %+v, want %s for %s", namespace, got, status, reason)
 }
 
 func (f *fakeCluster) wantScanned(namespace string) {
@@ -187,7 +189,6 @@ var (
 	errConnectionRefused = &url.Error{Op: "Get", URL: "https://10.0.0.1/jobs?continue=secret", Err: errors.New("connection refused")}
 )
 
-// failFromPage fails this page and all later ones.
 func failFromPage(from int, err error) listFailure {
 	return func(_ context.Context, page int) error {
 		if page >= from {
@@ -203,7 +204,6 @@ func TestAScanWritesOneReportPerNamespace(t *testing.T) {
 	cluster.addJobs("a", 1, time.Hour)
 	cluster.addJobs("a", 1, time.Second)
 	cluster.reconcileAll()
-
 	cluster.wantScanned("a")
 	cluster.wantScanned("b")
 	want := v1alpha1.JobSummary{Total: 4, Healthy: 1, Suspicious: 1, Zombie: 2, ByReason: map[string]int32{"NeverStarted": 3}}
@@ -250,7 +250,6 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 			cluster.addJobs("b", 3, 48*time.Hour)
 			cluster.reconcileAll()
 			good := cluster.storedReport("a").Status
-
 			cluster.jobsByNamespace["a"] = cluster.jobsByNamespace["a"][:1250]
 			cluster.addJobs("b", 1, 48*time.Hour)
 			cluster.failures["a"] = row.fail
@@ -264,7 +263,6 @@ func TestAScanThatFailsKeepsTheLastGoodFindings(t *testing.T) {
 			assert.Equal(t, "the status without its conditions", good, kept)
 			cluster.wantScanned("b")
 			assert.Equal(t, "zombies of the other namespace", int32(4), cluster.storedReport("b").Status.Summary.Zombie)
-
 			assert.Equal(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
 			cluster.failures["a"] = nil
 			cluster.reconcileAll()
@@ -492,8 +490,7 @@ func TestAFailureIsLoggedOnceUntilItChanges(t *testing.T) {
 	for range 3 {
 		scan(errNamespaceNotFound)
 	}
-	require.True(t, len(lines) == 1 && strings.Contains(lines[0], "NamespaceNotFound"),
-		"three failures for the same reason log %q, want one line", lines)
+	require.True(t, len(lines) == 1 && strings.Contains(lines[0], "NamespaceNotFound"), "three failures for one reason log %q", lines)
 	scan(errNamespaceTerminating())
 	scan(nil)
 	scan(nil)
@@ -501,5 +498,99 @@ func TestAFailureIsLoggedOnceUntilItChanges(t *testing.T) {
 		"another failure, and two successes, log %q", lines[1:])
 	for _, line := range lines {
 		require.True(t, !strings.Contains(line, "stacktrace") && !strings.Contains(line, ".go:"), "the log has a stack trace: %s", line)
+	}
+}
+
+// The tests in test/integration cover the answers of a real API server.
+func TestAFailedExportDoesNotAffectTheJobReport(t *testing.T) {
+	for name, row := range map[string]struct {
+		get  func(context.Context) error
+		want string
+	}{
+		"reading the Report times out":    {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "Timeout"},
+		"the connection breaks":           {func(context.Context) error { return errConnectionRefused }, v1alpha1.ReasonWriteFailed},
+		"its version cannot be converted": {func(context.Context) error { return apierrors.NewInternalError(errConnectionRefused) }, v1alpha1.ReasonWriteFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := newFakeCluster(t, "a", "b")
+				cluster.addJobs("a", 2, 48*time.Hour)
+				cluster.reconciler.options.OpenReports = true
+				cluster.useTheClockOfTheBubble()
+				cluster.reconciler.live = interceptor.NewClient(cluster.reconciler.client.(client.WithWatch), interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+						if _, isReport := into.(*unstructured.Unstructured); isReport {
+							return row.get(ctx)
+						}
+						return c.Get(ctx, key, into, options...)
+					},
+				})
+				scanned, failed := countMetric(t, "writes_total", "changed"), countMetric(t, "openreports_errors_total", row.want)
+				startTime := time.Now()
+				cluster.reconcileAll()
+				elapsed := time.Since(startTime)
+				require.True(t, elapsed <= maxExportDuration, "the export took %s, want at most %s", elapsed, maxExportDuration)
+				for _, namespace := range []string{"a", "b"} {
+					cluster.wantScanned(namespace)
+					cluster.wantCondition(namespace, v1alpha1.ConditionOpenReportsReady, metav1.ConditionFalse, row.want)
+				}
+				scanned(2)
+				failed(2)
+				assert.Equal(t, "writes after a second failure", []string(nil), cluster.reconcileAll())
+			})
+		})
+	}
+}
+
+const alertsDirectory = "../../../../config/components/jobreport-alerts"
+
+func TestAlertsFireAsPromtoolEvaluatesThem(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	require.True(t, err == nil, "%v: run hack/prerequisites promtool=prometheus", err)
+	content, err := os.ReadFile(filepath.Join(alertsDirectory, "rules.yaml"))
+	require.NoError(t, err)
+	file := struct {
+		Spec json.RawMessage `json:"spec"` // of a PrometheusRule, which is a rule file of Prometheus
+	}{}
+	require.NoError(t, yaml.Unmarshal(content, &file))
+	tests, err := os.ReadFile(filepath.Join(alertsDirectory, "rules_test.yaml"))
+	require.NoError(t, err)
+	directory := t.TempDir()
+	for name, content := range map[string][]byte{"rules.yaml": file.Spec, "rules_test.yaml": tests} {
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), content, 0o600))
+	}
+	for _, arguments := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
+		command := exec.CommandContext(t.Context(), promtool, arguments...)
+		command.Dir = directory
+		output, err := command.CombinedOutput()
+		require.True(t, err == nil, "promtool %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
+}
+
+func TestEachAlertHasARunbookSection(t *testing.T) {
+	documentation, err := os.ReadFile("../../../../docs/jobreport.md")
+	require.NoError(t, err)
+	headings := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(string(documentation), -1) {
+		headings[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+	}
+	rules, err := os.ReadFile(filepath.Join(alertsDirectory, "rules.yaml"))
+	require.NoError(t, err)
+	for _, rule := range strings.Split(string(rules), "- alert: ")[1:] {
+		_, section, found := strings.Cut(rule, "/docs/jobreport.md#")
+		require.True(t, found && headings[strings.Fields(section)[0]], "the runbook is no section: %s", rule)
+	}
+}
+
+func TestCountersStartAtZero(t *testing.T) {
+	initializeMetrics(Options{Namespaces: []string{"fresh"}, OpenReports: true})
+	names := testenv.MetricLabels(t, "yardmaster_jobreport_scan_errors_total")
+	for _, reason := range scanFailureReasons {
+		require.True(t, names["fresh,"+reason], "the counter of %s does not exist before the first error", reason)
+	}
+	for name, label := range map[string]string{
+		"yardmaster_jobreport_writes_total": "failed", "yardmaster_jobreport_openreports_writes_total": "failed", "yardmaster_jobreport_openreports_errors_total": "Forbidden",
+	} {
+		require.True(t, testenv.MetricLabels(t, name)[label], "%s has no value for %s", name, label)
 	}
 }

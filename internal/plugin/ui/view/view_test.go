@@ -73,9 +73,8 @@ func TestActionsOfASequenceDependOnItsState(t *testing.T) {
 	suspended := failedSequence()
 	suspended.Spec.Suspend = true
 	for name, row := range map[string]struct {
-		sj    *v1alpha1.SequentialJob
-		want  []string
-		steps []string
+		sj          *v1alpha1.SequentialJob
+		want, steps []string
 	}{
 		"new":                     {testbuilder.SequentialJob("etl", "a").Step("load").Obj(), []string{"suspend"}, nil},
 		"failed":                  {failedSequence(), []string{"rerun Failed", "rerun Start", "suspend"}, []string{"rerun extract", "rerun load"}},
@@ -136,9 +135,8 @@ func TestAnObjectThatWorksWithAProblemHasTheStateOfTheProblem(t *testing.T) {
 		v1alpha1.ConditionLastRunSucceeded: &v1alpha1.Schedule{Status: v1alpha1.ScheduleStatus{ObservedStatus: conditions(v1alpha1.ConditionLastRunSucceeded, metav1.ConditionFalse)}},
 		v1alpha1.ReasonReady:               &v1alpha1.WorkerPool{Status: v1alpha1.WorkerPoolStatus{ObservedStatus: conditions(v1alpha1.ConditionScalingLimited, metav1.ConditionFalse)}},
 	} {
-		if e := NewEntry(object); e.Status != want || (e.Level == LevelGood) == e.NeedsAttention {
-			t.Errorf("status %s, level %s, needs attention: %t; want status %s", e.Status, e.Level, e.NeedsAttention, want)
-		}
+		e := NewEntry(object)
+		require.True(t, e.Status == want && (e.Level == LevelGood) != e.NeedsAttention, "%+v, want status %s", e, want)
 	}
 }
 
@@ -192,8 +190,7 @@ func TestListsShowPagesOfWhatMatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewList(state, Sequences, row.query, testTime)
-			require.True(t, len(l.Rows) == row.rows && l.Query.Page == row.page && l.Pages == row.pages,
-				"%d rows, page %d of %d", len(l.Rows), l.Query.Page, l.Pages)
+			require.True(t, len(l.Rows) == row.rows && l.Query.Page == row.page && l.Pages == row.pages, "%d rows, %+v", len(l.Rows), l.Query)
 		})
 	}
 }
@@ -201,12 +198,10 @@ func TestListsShowPagesOfWhatMatches(t *testing.T) {
 func TestChartHasGapsWhereAValueIsUnknown(t *testing.T) {
 	samples := []Sample{{Time: testTime, Backlog: new(10.0)}, {Time: testTime.Add(time.Minute)}, {Time: testTime.Add(2 * time.Minute), Backlog: new(5.0)}}
 	c := newChart("Backlog", samples, ChartSeries{"waiting", func(s *Sample) *float64 { return s.Backlog }})
-	if want := "M0 0M600 60"; c.Lines[0].Path != want || c.Lines[0].Last != "5" || c.Max != "10" {
-		t.Errorf("path %s, want %s; last %s, max %s", c.Lines[0].Path, want, c.Lines[0].Last, c.Max)
-	}
-	if c := newChart("Backlog", samples[:1], ChartSeries{"waiting", func(s *Sample) *float64 { return s.Backlog }}); len(c.Lines) != 0 {
-		t.Errorf("one sample gives %v", c)
-	}
+	want := "M0 0M600 60"
+	require.True(t, c.Lines[0].Path == want && c.Lines[0].Last == "5" && c.Max == "10", "%+v, want the path %s", c, want)
+	c = newChart("Backlog", samples[:1], ChartSeries{"waiting", func(s *Sample) *float64 { return s.Backlog }})
+	require.True(t, len(c.Lines) == 0, "one sample gives %v", c)
 }
 
 func TestUnknownIsNotZero(t *testing.T) {
@@ -262,9 +257,7 @@ func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
 	}
 	foreign := s.DeepCopy()
 	foreign.UID = "2" // of a Schedule that had the name before
-	state := &State{Entries: map[*Kind][]*Entry{Sequences: {
-		run("first", -60, s, at(-50)), run("second", -30, s, nil), run("foreign", -10, foreign, nil),
-	}}}
+	state := &State{Entries: map[*Kind][]*Entry{Sequences: {run("first", -60, s, at(-50)), run("second", -30, s, nil), run("other", -10, foreign, nil)}}}
 	var got []string
 	for _, run := range NewSchedule(NewEntry(s), s, state, testTime).Runs {
 		got = append(got, fmt.Sprintf("%s %s %s%s", run.Name, run.Due.Sub(run.Start), run.Finish.Format("15:04"), run.Request))
@@ -274,7 +267,6 @@ func TestAScheduleListsItsRunsWithTheirDurations(t *testing.T) {
 }
 
 func editEvent(t *testing.T, path, removed, added string) string {
-	t.Helper()
 	input, err := json.Marshal(map[string]string{"file_path": path, "old_string": removed, "new_string": added})
 	require.NoError(t, err)
 	event, err := json.Marshal(&agentprofile.Event{Type: agentprofile.EventToolCall, Tool: &agentprofile.Tool{Name: "Edit", Input: input}})
@@ -309,8 +301,7 @@ func TestChangesAreBounded(t *testing.T) {
 			size += len(line.Text)
 		}
 	}
-	require.True(t, len(c.Files) == maxChangedFiles && c.More == 10 && size <= maxChangeBytes && c.Files[maxChangedFiles-1].More == 1,
-		"%d files and %d more, %d bytes", len(c.Files), c.More, size)
+	require.True(t, len(c.Files) == maxChangedFiles && c.More == 10 && size <= maxChangeBytes && c.Files[maxChangedFiles-1].More == 1, "%d bytes", size)
 }
 
 func TestRepositoriesHaveLinksToPullRequestsOfTheWebOnly(t *testing.T) {
@@ -327,12 +318,10 @@ func TestRepositoriesHaveLinksToPullRequestsOfTheWebOnly(t *testing.T) {
 func TestRepositoryThatWasNotPushedSaysWhy(t *testing.T) {
 	s := sessionWith(&v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{{Name: "shop", Error: "rejected"}, {Name: "web", Pushed: true, Branch: "fix"}}})
 	repositories := NewSession(NewEntry(s), s, testTime).Repositories
-	if r := repositories[0]; r.State != "failed" || r.Level != LevelProblem || r.Error != "rejected" || r.Branch != Unknown {
-		t.Errorf("%+v", r)
-	}
-	if r := repositories[1]; r.State != "pushed" || r.Level != LevelGood || r.Branch != "fix" {
-		t.Errorf("%+v", r)
-	}
+	r := repositories[0]
+	require.True(t, r.State == "failed" && r.Level == LevelProblem && r.Error == "rejected" && r.Branch == Unknown, "%+v", r)
+	r = repositories[1]
+	require.True(t, r.State == "pushed" && r.Level == LevelGood && r.Branch == "fix", "%+v", r)
 }
 
 func pointsAt(value float64, minutes ...int) []Point {
@@ -442,9 +431,8 @@ func TestASearchFindsObjectsOfAllKindsInANamespace(t *testing.T) {
 		}
 		require.True(t, got == row.want, "%q in %q: %d objects, want %d", row.text, row.only, got, row.want)
 	}
-	if got := state.Namespaces(); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("namespaces %v", got)
-	}
+	got := state.Namespaces()
+	require.True(t, slices.Equal(got, []string{"a", "b"}), "namespaces %v", got)
 }
 
 func TestALineOfASessionsLogIsATurn(t *testing.T) {
@@ -462,9 +450,8 @@ func TestALineOfASessionsLogIsATurn(t *testing.T) {
 		`plain {"type":"text"}`:                                                                  {Kind: "note", Text: `plain {"type":"text"}`},
 		`{"type":`:                                                                               {Kind: "note", Text: `{"type":`},
 	} {
-		if diff := cmp.Diff(want, NewTurn(line)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", line, diff)
-		}
+		diff := cmp.Diff(want, NewTurn(line))
+		require.True(t, diff == "", "%s (-want +got):\n%s", line, diff)
 	}
 }
 
@@ -504,8 +491,6 @@ func TestStateOfAKindIsThatOfAllItsNamespaces(t *testing.T) {
 		"the connection was lost": {[]WatchState{synced, lost}, lost},
 		"only one, as it is":      {[]WatchState{denied}, denied},
 	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, row.want, MergeStates(row.states))
-		})
+		t.Run(title, func(t *testing.T) { require.Equal(t, row.want, MergeStates(row.states)) })
 	}
 }

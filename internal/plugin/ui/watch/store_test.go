@@ -33,17 +33,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// deniedNamespaces cannot be read.
 var deniedNamespaces = []string{"denied"}
 
 // runStore runs a store in the bubble of a test, in which time passes only while all goroutines wait.
-func runStore(t *testing.T, list func(client.ObjectList) error, objects ...client.Object) (*Store, client.WithWatch, context.CancelFunc) {
-	t.Helper()
-	return runStoreOf(t, view.Scope{}, list, objects...)
-}
-
-func runStoreOf(t *testing.T, scope view.Scope, list func(client.ObjectList) error, objects ...client.Object) (*Store, client.WithWatch, context.CancelFunc) {
-	t.Helper()
+func runStore(t *testing.T, scope view.Scope, list func(client.ObjectList) error, objects ...client.Object) (*Store, client.WithWatch, context.CancelFunc) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
@@ -66,7 +59,7 @@ func runStoreOf(t *testing.T, scope view.Scope, list func(client.ObjectList) err
 
 func TestStoreFollowsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, c, stop := runStore(t, func(client.ObjectList) error { return nil }, testbuilder.SequentialJob("etl", "a").Obj())
+		s, c, stop := runStore(t, view.Scope{}, func(client.ObjectList) error { return nil }, testbuilder.SequentialJob("etl", "a").Obj())
 		defer stop()
 		time.Sleep(time.Second)
 		changed, unsubscribe := s.Subscribe()
@@ -90,7 +83,7 @@ func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
 			return sj
 		}
 		scope := view.Scope{Namespaces: []string{"a", "b", "denied"}, Selector: labels.SelectorFromSet(labels.Set{"team": "data"})}
-		s, c, stop := runStoreOf(t, scope, func(client.ObjectList) error { return nil },
+		s, c, stop := runStore(t, scope, func(client.ObjectList) error { return nil },
 			labeled("etl", "a", "data"), labeled("web", "a", "web"), labeled("etl", "b", "data"), labeled("etl", "c", "data"), labeled("etl", "denied", "data"))
 		defer stop()
 		time.Sleep(time.Second)
@@ -105,9 +98,8 @@ func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
 		require.Equal(t, "a/etl b/etl", names())
 		state := s.Snapshot().Watches[view.Sequences]
 		require.True(t, !state.Denied && state.Problem == "not permitted to list sequentialjobs in namespace denied", "%+v", state)
-		if _, one := s.Get(view.Sequences, "denied", "etl"); !one.Denied {
-			t.Errorf("state of the namespace: %+v", one)
-		}
+		_, one := s.Get(view.Sequences, "denied", "etl")
+		require.True(t, one.Denied, "state of the namespace: %+v", one)
 		time.Sleep(time.Minute) // the watch of one namespace starts again, and the objects of the others stay
 		require.NoError(t, c.Delete(t.Context(), labeled("etl", "b", "data")))
 		time.Sleep(time.Second)
@@ -117,7 +109,7 @@ func TestStoreFollowsSeveralNamespacesAndLabels(t *testing.T) {
 
 func TestStoreSaysWhatTheUserMayNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _, stop := runStore(t, func(list client.ObjectList) error {
+		s, _, stop := runStore(t, view.Scope{}, func(list client.ObjectList) error {
 			if _, isQueues := list.(*v1alpha1.QueueList); isQueues {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "queues"}, "", errors.New("no"))
 			}
@@ -126,9 +118,8 @@ func TestStoreSaysWhatTheUserMayNotRead(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Second)
 		state := s.Snapshot()
-		if queues := state.Watches[view.Queues]; !queues.Denied || !strings.HasPrefix(queues.Problem, "not permitted to list queues") {
-			t.Errorf("queues: %+v", queues)
-		}
+		queues := state.Watches[view.Queues]
+		require.True(t, queues.Denied && strings.HasPrefix(queues.Problem, "not permitted to list queues"), "queues: %+v", queues)
 		pools := state.Watches[view.Pools]
 		require.True(t, !pools.Denied && pools.Synced, "pools: %+v", pools)
 	})
@@ -138,7 +129,7 @@ func TestStoreKeepsObjectsDuringAnOutageAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failing atomic.Bool
 		failing.Store(true)
-		s, _, stop := runStore(t, func(client.ObjectList) error {
+		s, _, stop := runStore(t, view.Scope{}, func(client.ObjectList) error {
 			if failing.Load() {
 				return errors.New("connection refused\x1b")
 			}
@@ -146,14 +137,12 @@ func TestStoreKeepsObjectsDuringAnOutageAndRecovers(t *testing.T) {
 		}, testbuilder.SequentialJob("etl", "a").Obj())
 		defer stop()
 		time.Sleep(time.Minute)
-		if state := s.Snapshot().Watches[view.Sequences]; !strings.Contains(state.Problem, "connection refused\uFFFD") || time.Since(state.Lost) < 50*time.Second {
-			t.Errorf("%+v", state)
-		}
+		during := s.Snapshot().Watches[view.Sequences]
+		require.True(t, strings.Contains(during.Problem, "connection refused\uFFFD") && time.Since(during.Lost) >= 50*time.Second, "%+v", during)
 		failing.Store(false)
 		time.Sleep(3 * retryInterval)
 		state := s.Snapshot()
-		require.True(t, len(state.Entries[view.Sequences]) == 1 && state.Watches[view.Sequences].Problem == "",
-			"%d sequences, %+v", len(state.Entries[view.Sequences]), state.Watches[view.Sequences])
+		require.True(t, len(state.Entries[view.Sequences]) == 1 && state.Watches[view.Sequences].Problem == "", "%+v", state)
 	})
 }
 

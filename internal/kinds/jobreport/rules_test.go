@@ -1,9 +1,11 @@
 package jobreport
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The samples of the documentation show each rule on both sides of its thresholds; these are the Jobs next to it.
@@ -143,7 +146,6 @@ func TestEachRuleAppliesOnlyToItsJobs(t *testing.T) {
 	}
 }
 
-// completionTimeOnly sets a completion time in the status and a condition without a time.
 func completionTimeOnly(d time.Duration) jobTrait {
 	return func(job *batchv1.Job) {
 		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
@@ -151,7 +153,6 @@ func completionTimeOnly(d time.Duration) jobTrait {
 	}
 }
 
-// onFailure sets the options with which a SequentialJob created the Job of a step.
 func onFailure(action string) jobTrait {
 	return annotated(v1alpha1.AnnotationStepOptions, `{"onFailure":"`+action+`"}`)
 }
@@ -192,4 +193,44 @@ func containers(count int) jobTrait {
 
 func finishedPods(succeeded, failed int32) jobTrait {
 	return func(job *batchv1.Job) { job.Status.Succeeded, job.Status.Failed = succeeded, failed }
+}
+
+func FuzzEveryJobHasAFinding(f *testing.F) {
+	for _, sample := range readSamples(f) {
+		raw, err := json.Marshal(sample.job)
+		require.NoError(f, err)
+		f.Add(raw, testTimePlus(100*oneDay).Unix())
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, seconds int64) {
+		job := &batchv1.Job{}
+		if json.Unmarshal(raw, job) != nil {
+			return
+		}
+		now := time.Unix(seconds, 0)
+		finding := Classify(job, now, DefaultThresholds())
+		problem := findingProblem(finding)
+		require.True(t, problem == "", "%s: %+v", problem, finding)
+		require.Equal(t, finding, Classify(job, now, DefaultThresholds()))
+	})
+}
+
+func findingProblem(finding Finding) string {
+	switch {
+	case finding == (Finding{Category: CategoryHealthy}), finding == (Finding{Category: CategoryIgnored}):
+		return ""
+	case finding.Category == CategoryHealthy || finding.Category == CategoryIgnored:
+		return "healthy or ignored, but other fields are set"
+	case finding.Reason == "" || finding.Message == "":
+		return "not healthy, but reason or message is missing"
+	case finding.Category == CategoryZombie && finding.Severity != SeverityHigh && finding.Reason != ReasonFailedLongAgo:
+		return "a zombie without high severity"
+	case finding.Category == CategorySuspicious && (finding.Severity == SeverityLow) != (finding.Reason == ReasonFinishedNotCleaned):
+		return "the wrong severity"
+	case len(finding.Message) > MaxMessageBytes || len(finding.Cause) > MaxCauseBytes:
+		return "too long"
+	case !utf8.ValidString(finding.Message) || !utf8.ValidString(finding.Cause):
+		return "invalid UTF-8"
+	default:
+		return ""
+	}
 }
