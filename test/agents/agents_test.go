@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/pod/modelproxy"
 	"github.com/yardmaster/yardmaster/test/gitserver"
 	"github.com/yardmaster/yardmaster/test/modelserver"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -22,7 +23,6 @@ import (
 
 const testKey = "sk-secret-key-of-the-agent"
 
-// program is the session runner.
 var program string
 
 func TestMain(m *testing.M) {
@@ -41,13 +41,11 @@ func TestMain(m *testing.M) {
 
 // agentCase is how an agent reaches the scripted server, at $url, and how it calls its tools.
 type agentCase struct {
-	profile, model string
-	environment    map[string]string
-	arguments      []string
-	// writeTool and shellTool are the names of tools, followed by the names and values of their inputs.
-	writeTool, shellTool []string
-	// cacheWrites and cost are whether it reports these.
-	cacheWrites, cost bool
+	profile, model       string
+	environment          map[string]string
+	arguments            []string
+	writeTool, shellTool []string // the names of tools, followed by the names and values of their inputs
+	cacheWrites, cost    bool     // whether it reports these
 	// failsIfInterrupted means that it does not repeat a request whose answer was cut off, and hidesInterruptions that it does
 	// not report that it repeats one.
 	failsIfInterrupted, hidesInterruptions bool
@@ -178,7 +176,6 @@ func (s *attempt) result() *sessions.RunnerResult {
 	return result
 }
 
-// reportedUsage is the usage of a result.
 type reportedUsage struct {
 	InputTokens, CacheReadTokens, CacheWriteTokens, OutputTokens int64
 	Complete                                                     bool
@@ -212,11 +209,6 @@ func (s *attempt) checkFile(want string) {
 	require.True(s.t, err == nil && strings.TrimSpace(string(raw)) == want, "the file has %q, error %v: %s", raw, err, s.output)
 }
 
-func (s *attempt) checkSecrets() {
-	s.t.Helper()
-	s.checkSecret(testKey, s.workspace)
-}
-
 func (s *attempt) checkSecret(secret string, directories ...string) {
 	s.t.Helper()
 	require.True(s.t, !strings.Contains(string(s.output)+s.result().Summary, secret), "the output contains %s: %s", secret, s.output)
@@ -238,7 +230,7 @@ func TestAgentsEditFilesAndReportTheirTokens(t *testing.T) {
 		s.mustRun()
 		s.checkFile("hello")
 		s.checkUsage()
-		s.checkSecrets()
+		s.checkSecret(testKey, s.workspace)
 		got := s.result()
 		require.True(t, got.Summary == "The file is there." && got.SDKSessionID != "", "result %+v", got)
 		for _, want := range []string{`"type":"toolCall"`, `"type":"toolResult"`, `"text":"I write it."`} {
@@ -266,8 +258,7 @@ func (s *attempt) finishWork() {
 	s.checkFile("hello")
 }
 
-// The server counts the tokens of an answer that is cut off, but reports its output only at the end. So what the agent reports
-// is not exact.
+// The server counts the tokens of an answer that is cut off, but reports its output only at the end. So what the agent reports is not exact.
 func TestAgentsRepeatRequestsWhoseAnswerIsCutOff(t *testing.T) {
 	forEachAgent(t, func(t *testing.T, a agentCase) {
 		interrupted := modelserver.Turn{Text: strings.Repeat("Half of ", 50), Usage: modelserver.Usage{Input: 1000, Output: 300}, Interrupted: true}
@@ -352,7 +343,7 @@ func TestAgentsFixABugAndOpenAPullRequest(t *testing.T) {
 		)
 		s.mustRun()
 		s.checkUsage()
-		s.checkSecrets()
+		s.checkSecret(testKey, s.workspace)
 		result := s.result()
 		require.True(t, len(result.Repositories) == 1 && result.Repositories[0].Pushed, "result %+v: %s", result, s.output)
 		require.Contains(t, result.Repositories[0].PullRequestURL, "/team/shop/pull/1")
@@ -363,5 +354,77 @@ func TestAgentsFixABugAndOpenAPullRequest(t *testing.T) {
 			require.True(t, err == nil && got == want, "git %v prints %q, error %v", args, got, err)
 		}
 		s.checkSecret(password, s.workspace, s.home, volume)
+	})
+}
+
+// modelProxy is the container between an agent and its model, whose volumes survive its restarts.
+type modelProxy struct {
+	t         *testing.T
+	directory string
+	arguments []string
+	command   *exec.Cmd
+}
+
+var modelProviders = map[string]string{"claude-code": "Anthropic", "codex": "OpenAI", "gemini": "Google", "opencode": "Anthropic"}
+
+func startModelProxy(t *testing.T, agent, url string, limit int) *modelProxy {
+	directory, provider := t.TempDir(), modelProviders[agent]
+	// A response of 1000 tokens costs one dollar.
+	price := "{input: 0.001, output: 1000, maxInputTokens: 100000, maxOutputTokens: 2000}"
+	models := fmt.Sprintf("replace: true\nmodels: {claude-sonnet-4-5: %[1]s, claude-haiku-4-5: %[1]s, gpt-5.5: %[1]s, gemini-2.5-pro: %[1]s, gemini-2.5-flash: %[1]s}", price)
+	for name, content := range map[string]string{"prices.yaml": models, modelproxy.KeyOf(provider): testKey} {
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600))
+	}
+	p := &modelProxy{t: t, directory: directory, arguments: []string{
+		"model", "--provider=" + provider, "--base-url=" + url, "--keys=" + directory, "--prices=" + directory + "/prices.yaml",
+		"--directory=" + directory, "--ledger=" + directory, "--message=" + directory + "/message", fmt.Sprintf("--limit-usd=%d", limit),
+	}}
+	p.start()
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *modelProxy) start() {
+	p.t.Helper()
+	p.command = exec.Command(program, p.arguments...)
+	p.command.Stderr = os.Stderr
+	require.NoError(p.t, p.command.Start())
+}
+
+// kill ends the process in whatever it does.
+func (p *modelProxy) kill() {
+	_ = p.command.Process.Signal(syscall.SIGKILL)
+	_ = p.command.Wait()
+}
+
+// Each response costs one dollar, and the agent would work for twenty. At most one response exceeds its budget, also after the proxy was
+// killed, and no process of the agent has the key.
+func TestAgentsKeepTheirBudget(t *testing.T) {
+	const limit = 3
+	forEachAgent(t, func(t *testing.T, a agentCase) {
+		a.arguments, a.environment = nil, nil
+		s := newAttempt(t, a)
+		look := a.shell("cat /proc/self/environ; env; cat a.txt")
+		for range 20 {
+			s.server.Append(modelserver.Turn{ToolCalls: []modelserver.ToolCall{look}, Usage: modelserver.Usage{Input: 100, Output: 1000}})
+		}
+		proxy := startModelProxy(t, a.profile, s.server.URL, limit)
+		s.variables["AGENTIC_MODEL"], s.variables["AGENTIC_MODEL_PROVIDER"] = proxy.directory, modelProviders[a.profile]
+		code := s.run()
+		usage, auxiliary := s.server.Usage()
+		spent := float64(usage.Output+auxiliary.Output) / 1000
+		raw, err := os.ReadFile(proxy.directory + "/message")
+		require.NoError(t, err)
+		t.Logf("code %d, the model charged %v dollars, the report is %s", code, spent, raw)
+		require.True(t, code != 0 && spent >= limit && spent <= limit+1, "code %d, %v dollars: %s", code, spent, s.output)
+		report, err := modelproxy.ParseReport(string(raw))
+		require.True(t, err == nil && report.Refused > 0, "report %s, error %v", raw, err)
+		require.Contains(t, string(s.output), "maxCostUSD")
+		s.checkSecret(testKey, s.workspace)
+		proxy.kill()
+		proxy.start()
+		s.run()
+		after, _ := s.server.Usage()
+		require.Equal(t, usage, after)
 	})
 }

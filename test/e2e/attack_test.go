@@ -31,10 +31,8 @@ import (
 )
 
 const (
-	// peerSeconds is how long each attack on a port lasts: longer than the reply to a spec change.
-	peerSeconds = "5"
-	// serverAttackTime is how long hostile servers answer the operator: several attempts each.
-	serverAttackTime = 20 * time.Second
+	peerSeconds      = "5"              // how long each attack on a port lasts: longer than the reply to a spec change
+	serverAttackTime = 20 * time.Second // how long hostile servers answer the operator: several attempts each
 )
 
 // attackEnv has a tenant with legitimate work, and an attacker without any permission.
@@ -42,8 +40,7 @@ type attackEnv struct {
 	t        *testing.T
 	victim   *queueEnv
 	attacker *corev1.Pod
-	// meter is a Pod that can read the memory of processes.
-	meter *corev1.Pod
+	meter    *corev1.Pod // a Pod that can read the memory of processes
 	// pods are the operator's replicas, whose containers must never restart.
 	pods     []corev1.Pod
 	baseline usage
@@ -99,13 +96,12 @@ func (env *attackEnv) testHostileServers(t *testing.T) {
 
 // createHostile creates an object that makes the operator connect to a hostile server.
 func (env *attackEnv) createHostile(t *testing.T, name, title string) client.Object {
-	t.Helper()
 	address := fmt.Sprintf("%s:%d", env.attacker.Status.PodIP, hostile.Port(title))
 	if broker, is := hostile.Brokers()[title]; is {
 		return env.createQueue(t, attackerNamespace, name, broker.Engine, broker.Scheme+"://"+address)
 	}
 	source := hostile.Sources()[title]
-	createBrokerSecret(t, attackerNamespace, name, source.Scheme+address)
+	createUntilEnd(t, testbuilder.BrokerSecret(attackerNamespace, name, "url", source.Scheme+address))
 	return createSourcePool(t, name, source.Spec(name, address))
 }
 
@@ -114,26 +110,22 @@ func createSourcePool(t *testing.T, name string, source v1alpha1.Source) *v1alph
 	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: attackerNamespace}}
 	pool.Spec.Source, pool.Spec.Autoscaling = &source, &v1alpha1.Autoscaling{MaxReplicas: 1}
 	pool.Spec.Template = &corev1.PodTemplateSpec{Spec: attackerPodSpec("work")}
-	createUntilEnd(t, pool)
-	return pool
+	return createUntilEnd(t, pool)
 }
 
 // createHostileWorkers creates a pool whose workers attack the operator when it reads their stats.
 func (*attackEnv) createHostileWorkers(t *testing.T) client.Object {
-	t.Helper()
 	workers := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "hostile-workers", Namespace: attackerNamespace}}
 	workers.Annotations = map[string]string{workerpool.AnnotationAbandon: "true"} // its source never confirms that it is drained
 	workers.Spec.Source = &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "192.0.2.1:1"}}
 	workers.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 5, MaxReplicas: 5}
 	workers.Spec.Template = &corev1.PodTemplateSpec{Spec: attackerPodSpec("work")}
-	workers.Spec.Drain = &v1alpha1.Drain{Timeout: durationOfSeconds(1), TerminationGrace: durationOfSeconds(1)}
-	createUntilEnd(t, workers)
-	return workers
+	workers.Spec.Drain = &v1alpha1.Drain{Timeout: v1alpha1.NewDuration(time.Second), TerminationGrace: v1alpha1.NewDuration(time.Second)}
+	return createUntilEnd(t, workers)
 }
 
 // missingAttacks returns the attacks that have not taken place, by the logs of the attackers.
 func missingAttacks(t *testing.T) sets.Set[string] {
-	t.Helper()
 	missing := sets.KeySet(hostile.All())
 	missing = missing.Union(sets.KeySet(hostile.Workers()))
 	pods := podsWith(t, attackerNamespace, nil)
@@ -183,8 +175,7 @@ func (env *attackEnv) testDeniedAddresses(t *testing.T) {
 	// 8081 is the operator's health port, which would answer.
 	for what, host := range deniedHosts {
 		t.Run(what, func(t *testing.T) {
-			name := "denied-" + strings.ReplaceAll(what, " ", "-")
-			name = strings.ToLower(name)
+			name := "denied-" + strings.ToLower(strings.ReplaceAll(what, " ", "-"))
 			pool := createSourcePool(t, name, hostile.ScalerSource(v1alpha1.BrokerAccess{}, host+":8081"))
 			queue := env.createQueue(t, attackerNamespace, name, v1alpha1.EngineNATS, "nats://"+host+":8081")
 			for _, object := range []client.Object{pool, queue} {
@@ -205,14 +196,12 @@ func (env *attackEnv) testDeniedNames(t *testing.T) {
 		slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}}}
 		slice.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: attackerNamespace, Labels: map[string]string{discoveryv1.LabelServiceName: name}}
 		slice.Ports = []discoveryv1.EndpointPort{{Port: new(int32(8081))}}
-		for _, object := range []client.Object{service, slice} {
-			createUntilEnd(t, object)
-		}
+		createUntilEnd(t, service)
+		createUntilEnd(t, slice)
 		queue := env.createQueue(t, attackerNamespace, name, v1alpha1.EngineNATS, fmt.Sprintf("nats://%s.%s.svc.cluster.local:8081", name, attackerNamespace))
 		poll.Until(t, name+" to be refused", func() bool { return isFailureReported(t, queue) })
-		if message := failureOf(queue); strings.Contains(message, address) || !strings.Contains(message, "unreachable") {
-			t.Errorf("%s: %s", name, message)
-		}
+		message := failureOf(queue)
+		require.True(t, !strings.Contains(message, address) && strings.Contains(message, "unreachable"), "%s: %s", name, message)
 	}
 }
 
@@ -221,88 +210,55 @@ const (
 	// maxMemoryGrowth is how much more memory than in the baseline an attack may make the operator use. All
 	// hostile servers at the same time may make it use maxCombinedGrowth.
 	maxMemoryGrowth, maxCombinedGrowth = 1.2, 1.5
-	// memoryNoise in KiB is allowed in any case: a replica that does not lead uses little in the baseline.
-	memoryNoise = 24 << 10
+	memoryNoise                        = 24 << 10 // in KiB, which is allowed in any case: a replica that does not lead uses little in the baseline
 	// maxLatency is how long another tenant may wait in any case, and maxLatencyGrowth is how many times as long as
 	// in the baseline, on a machine that is slow anyway. The node runs the attacker and the control plane too.
 	maxLatency, maxLatencyGrowth = 10 * time.Second, 4
-	// probeName is the name of the objects of the other tenant whose specs are changed.
-	probeName = "probe"
-	// probePause is the pause between two spec changes of the other tenant.
-	probePause = 100 * time.Millisecond
+	probeName                    = "probe"                // the name of the objects of the other tenant whose specs are changed
+	probePause                   = 100 * time.Millisecond // the pause between two spec changes of the other tenant
 )
 
 // usage is what the operator uses, and how long it lets a tenant wait.
 type usage struct {
-	// memory is the maximum resident memory of each replica, by Pod, in KiB.
-	memory map[string]int
-	// latencies are the times from spec writes to the statuses that observe them.
-	latencies []time.Duration
+	memory    map[string]int  // the maximum resident memory of each replica, by Pod, in KiB
+	latencies []time.Duration // the times from spec writes to the statuses that observe them
 }
 
 // newAttackEnv starts the attacker, and measures the operator during legitimate work.
 func newAttackEnv(t *testing.T) *attackEnv {
-	t.Helper()
 	env := &attackEnv{t: t, victim: newQueueEnv(t, victimNamespace)}
-	env.attacker = env.startAttacker(t)
-	env.meter = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "meter-", Namespace: privilegedNamespace}}
-	env.meter.Spec = corev1.PodSpec{HostPID: true, TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{
-		Name: "meter", Image: busyboxImage, Command: []string{"sleep", "3600"},
-	}}}
-	createUntilEnd(t, env.meter)
+	metadata := metav1.ObjectMeta{GenerateName: "attacker-", Namespace: attackerNamespace}
+	env.attacker = createUntilEnd(t, &corev1.Pod{ObjectMeta: metadata, Spec: attackerPodSpec("serve")})
+	env.meter = createUntilEnd(t, newPrivilegedPod("meter-", "sleep 3600"))
 	for _, pod := range []*corev1.Pod{env.attacker, env.meter} {
 		poll.Until(t, pod.Name+" to run", func() bool { return objectExists(t, pod) && pod.Status.Phase == corev1.PodRunning })
 	}
 	var err error
 	env.pods, err = operatorPods(t.Context())
 	require.NoError(t, err)
-	env.createVictim(t)
+	env.createQueue(t, victimNamespace, probeName, v1alpha1.EngineNATS, env.victim.brokerURL())
+	createUntilEnd(t, &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: victimNamespace}})
+	sj := prepareSequence(victimNamespace, testbuilder.SequentialJob(probeName, "").Step("a", shellScript("true")).Obj())
+	sj.Name, sj.GenerateName, sj.Spec.Suspend = probeName, "", true
+	createUntilEnd(t, sj)
+	env.victim.waitUntilQueueReady(probeName)
 	env.baseline = env.measure(t, env.workLegitimately)
 	t.Logf("baseline: %s", env.baseline)
 	return env
 }
 
-// createVictim creates the objects of another tenant whose latency is measured.
-func (env *attackEnv) createVictim(t *testing.T) {
-	t.Helper()
-	env.createQueue(t, victimNamespace, probeName, v1alpha1.EngineNATS, env.victim.brokerURL())
-	policy := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: victimNamespace}}
-	createUntilEnd(t, policy)
-	sj := prepareSequence(victimNamespace, testbuilder.SequentialJob(probeName, "").Step("a", shellScript("true")).Obj())
-	sj.Name, sj.GenerateName, sj.Spec.Suspend = probeName, "", true
-	createUntilEnd(t, sj)
-	env.victim.waitUntilQueueReady(probeName)
-}
-
-// startAttacker starts a Pod with a quarter of a CPU, as a namespace with a quota has it, so that it
-// exhausts the operator and not the node, which also runs the control plane.
-func (*attackEnv) startAttacker(t *testing.T) *corev1.Pod {
-	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-", Namespace: attackerNamespace}}
-	pod.Spec = attackerPodSpec("serve")
-	createUntilEnd(t, pod)
-	return pod
-}
-
+// attackerPodSpec returns a Pod with a quarter of a CPU, as a namespace with a quota has it, so that it exhausts the operator and not the node,
+// which also runs the control plane.
 func attackerPodSpec(command string) corev1.PodSpec {
-	return corev1.PodSpec{
-		AutomountServiceAccountToken:  new(false),
-		TerminationGracePeriodSeconds: new(int64(1)),
-		SecurityContext:               restrictedPodSecurityContext(),
-		Containers: []corev1.Container{{
-			Name: "worker", Image: attackerImage, Command: []string{"/attacker", command}, SecurityContext: restrictedSecurityContext(),
-			Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")},
-				Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
-			},
-		}},
-	}
+	pod := restrictedPod("worker", attackerImage, "/attacker", command)
+	pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")}
+	pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
+	return pod
 }
 
 // workLegitimately does what the attacks abuse, with well-behaved clients and servers: reviews of objects, and
 // as many Queues on brokers as there are hostile ones.
 func (env *attackEnv) workLegitimately(t *testing.T) {
-	t.Helper()
 	for i := range len(hostile.Brokers()) + len(hostile.Sources()) {
 		env.createQueue(t, victimNamespace, fmt.Sprintf("legitimate-%02d", i), v1alpha1.EngineNATS, env.victim.brokerURL())
 	}
@@ -329,7 +285,7 @@ var largeArgument = testbuilder.ChangeContainer(func(c *corev1.Container) { c.Ar
 // createQueue creates a Queue with a broker of its own, until the end of the test.
 func (*attackEnv) createQueue(t *testing.T, namespace, name string, engine v1alpha1.Engine, url string) *v1alpha1.Queue {
 	t.Helper()
-	createBrokerSecret(t, namespace, name, url)
+	createUntilEnd(t, testbuilder.BrokerSecret(namespace, name, "url", url))
 	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	queue.Spec.Broker = &v1alpha1.Broker{Engine: engine}
 	queue.Spec.Broker.URLSecretRef.Name = name
@@ -339,13 +295,6 @@ func (*attackEnv) createQueue(t *testing.T, namespace, name string, engine v1alp
 		require.NoError(t, cluster.Patch(context.Background(), queue, patch))
 	})
 	return queue
-}
-
-func createBrokerSecret(t *testing.T, namespace, name, url string) {
-	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"yardmaster.dev/broker": "true"}}}
-	secret.StringData = map[string]string{"url": url}
-	createUntilEnd(t, secret)
 }
 
 // measure measures the operator while work runs, and the latency of another tenant's objects.
@@ -443,16 +392,14 @@ func (env *attackEnv) check(t *testing.T, u usage, maxGrowth float64) {
 	t.Log(u)
 	for pod, kib := range u.memory {
 		baseline := env.baseline.memory[pod]
-		if limit := max(baseline+memoryNoise, int(maxGrowth*float64(baseline))); kib > limit {
-			t.Errorf("Pod %s used %d MiB, want at most %d; in the baseline %d", pod, kib>>10, limit>>10, baseline>>10)
-		}
+		limit := max(baseline+memoryNoise, int(maxGrowth*float64(baseline)))
+		require.True(t, kib <= limit, "Pod %s used %d MiB, want at most %d; in the baseline %d", pod, kib>>10, limit>>10, baseline>>10)
 	}
 	require.True(t, len(u.latencies) != 0, "no spec change of another tenant was observed")
 	t.Logf("another tenant waited %.1f times as long as in the baseline (median), %.1f times (p95)",
 		u.percentile(50).Seconds()/env.baseline.percentile(50).Seconds(), u.percentile(95).Seconds()/env.baseline.percentile(95).Seconds())
-	if slowest, limit := u.percentile(100), max(maxLatency, maxLatencyGrowth*env.baseline.percentile(100)); slowest > limit {
-		t.Errorf("another tenant waited %s, want at most %s", slowest, limit)
-	}
+	slowest, limit := u.percentile(100), max(maxLatency, maxLatencyGrowth*env.baseline.percentile(100))
+	require.True(t, slowest <= limit, "another tenant waited %s, want at most %s", slowest, limit)
 	pods, err := operatorPods(t.Context())
 	require.NoError(t, err)
 	for i, pod := range pods {

@@ -40,27 +40,15 @@ var shortThresholds = []string{
 	"YARDMASTER_REPORT_PAUSED_BY_PARALLELISM_SUSPICIOUS_AFTER=1s", "YARDMASTER_REPORT_EXTERNALLY_MANAGED_SUSPICIOUS_AFTER=1s",
 }
 
-type reportedFinding struct{ finding, owner string }
-
-func wantedFindings() map[string]reportedFinding {
-	want := map[string]reportedFinding{}
-	for i := range jobFixtures {
-		if f := &jobFixtures[i]; f.finding != "" {
-			want[f.name] = reportedFinding{f.finding, f.owner}
-		}
-	}
-	return want
-}
-
-func findingsByJob(report *v1alpha1.JobReport) map[string]reportedFinding {
-	got := map[string]reportedFinding{}
+// findingsByJob returns the category, the reason and the owner of each finding.
+func findingsByJob(report *v1alpha1.JobReport) map[string]string {
+	got := map[string]string{}
 	for i := range report.Status.Findings {
 		f := &report.Status.Findings[i]
-		owner := ""
+		got[f.Name] = string(f.Category) + " " + f.Reason
 		if f.Owner != nil {
-			owner = f.Owner.Kind + "/" + f.Owner.Name
+			got[f.Name] += " of " + f.Owner.Kind + "/" + f.Owner.Name
 		}
-		got[f.Name] = reportedFinding{string(f.Category) + " " + f.Reason, owner}
 	}
 	return got
 }
@@ -69,9 +57,17 @@ func testOperatorReportsStaleJobs(t *testing.T) {
 	before := readJobSpecs(t)
 	report := &v1alpha1.JobReport{}
 	key := client.ObjectKey{Namespace: reportedNamespace, Name: v1alpha1.JobReportName}
+	want := map[string]string{}
+	for i := range jobFixtures {
+		if f := &jobFixtures[i]; f.owner != "" {
+			want[f.name] = f.finding + " of " + f.owner
+		} else if f.finding != "" {
+			want[f.name] = f.finding
+		}
+	}
 	require.NoError(t, poll.UntilNil(t.Context(), func() error {
 		require.NoError(t, client.IgnoreNotFound(cluster.Get(t.Context(), key, report)))
-		if diff := cmp.Diff(wantedFindings(), findingsByJob(report), cmp.AllowUnexported(reportedFinding{})); diff != "" {
+		if diff := cmp.Diff(want, findingsByJob(report)); diff != "" {
 			return fmt.Errorf("findings (-want +got):\n%s", diff)
 		}
 		return nil
@@ -120,30 +116,22 @@ func testPluginExplainsStaleJobs(t *testing.T) {
 			continue
 		}
 		tried.Insert(form)
-		if out, err := newKubectlCommand(t.Context(), words[1:]...).CombinedOutput(); err != nil {
-			t.Errorf("%s: the command %q fails: %v: %s", f.name, explanation.Command, err, out)
-		}
+		out, err := newKubectlCommand(t.Context(), words[1:]...).CombinedOutput()
+		require.True(t, err == nil, "%s: the command %q fails: %v: %s", f.name, explanation.Command, err, out)
 	}
 }
 
 const (
-	// blockingFinalizer is a finalizer whose controller does not exist.
-	blockingFinalizer = "e2e.yardmaster.dev/hold"
+	blockingFinalizer = "e2e.yardmaster.dev/hold" // a finalizer whose controller does not exist
 	// absentManager is a value of managedBy for which no controller exists, so that tests write the status.
-	absentManager = "e2e.yardmaster.dev/none"
-	// limitedResource is a resource of which a quota allows none.
-	limitedResource = "e2e.yardmaster.dev/licenses"
+	absentManager   = "e2e.yardmaster.dev/none"
+	limitedResource = "e2e.yardmaster.dev/licenses" // a resource of which a quota allows none
 )
 
-// Scripts of Jobs.
+// Scripts, fields, findings and causes of several Jobs.
 const (
-	scriptSleep = "sleep 3600"
-	// scriptIgnoreSIGTERM is the script of a container that ends only with SIGKILL.
-	scriptIgnoreSIGTERM = `trap "" TERM; while :; do sleep 1; done`
-)
-
-// Fields, findings and causes of several Jobs.
-const (
+	scriptSleep          = "sleep 3600"
+	scriptIgnoreSIGTERM  = `trap "" TERM; while :; do sleep 1; done`
 	noSuchNode           = "nodeSelector: {e2e.yardmaster.dev/none: such}"
 	longGrace            = "terminationGracePeriodSeconds: 3600"
 	indexed              = "completionMode: Indexed, backoffLimit: null, backoffLimitPerIndex: 0, "
@@ -155,21 +143,16 @@ const (
 // stuckFixtures are the Jobs of jobFixtures that do not end, because of a Pod that ignores SIGTERM.
 var stuckFixtures = []string{"foreground-deletion", "stuck-failure", "stuck-success"}
 
-// jobFixture is a Job and what is reported about it.
 type jobFixture struct {
 	name string
 	// script is that of the container main, which succeeds if it is empty, init and helper those of more containers.
 	script, init, helper string
-	// cronJob is the controller of the Job, as with `kubectl create job --from`.
-	cronJob string
+	cronJob              string // the controller of the Job, as with `kubectl create job --from`
 	// metadata, spec, pod and main are more fields of the Job, of its spec, its Pods and their container main.
 	metadata, spec, pod, main string
-	// finding is the category and the reason, or empty for a Job that is not reported.
-	finding string
-	// owner is that of the finding.
-	owner string
-	// cause is a part of what `kubectl yardmaster report explain` prints as causes.
-	cause string
+	finding                   string // the category and the reason, or empty for a Job that is not reported
+	owner                     string // that of the finding
+	cause                     string // a part of what `kubectl yardmaster report explain` prints as causes
 }
 
 // hookOfShop makes a Job a hook of a Helm release.
@@ -297,19 +280,17 @@ func newFixtureJob(t *testing.T, f *jobFixture) *batchv1.Job {
 	if f.cronJob != "" {
 		job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: f.cronJob, Controller: new(true)}}
 	}
-	for _, part := range []struct {
-		fields string
-		of     any
-	}{{f.metadata, &job.ObjectMeta}, {f.spec, &job.Spec}, {f.pod, pod}, {f.main, &pod.Containers[0]}} {
-		require.NoError(t, yaml.UnmarshalStrict([]byte(part.fields), part.of))
+	for part, fields := range map[any]string{&job.ObjectMeta: f.metadata, &job.Spec: f.spec, pod: f.pod, &pod.Containers[0]: f.main} {
+		require.NoError(t, yaml.UnmarshalStrict([]byte(fields), part))
 	}
 	return job
 }
 
 // createJobFixtures creates all Jobs and what they need, and removes what blocks their deletion at the end of the test.
 func createJobFixtures(t *testing.T) {
-	t.Helper()
-	createLicenseQuota(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "licenses", Namespace: reportedNamespace}}
+	quota.Spec.Hard = corev1.ResourceList{"requests." + limitedResource: resource.MustParse("0")}
+	require.NoError(t, cluster.Create(t.Context(), quota))
 	cronJobs := map[string]*batchv1.CronJob{"nightly": createCronJob(t, "nightly"), "hourly": createCronJob(t, "hourly")}
 	t.Cleanup(func() { releaseStuckJobs(t) })
 	for i := range jobFixtures {
@@ -318,7 +299,10 @@ func createJobFixtures(t *testing.T) {
 			job.OwnerReferences[0].UID = cronJobs[job.OwnerReferences[0].Name].UID
 		}
 		if failed, isLater := strings.CutSuffix(job.Name, "-2"); isLater {
-			waitForJobCondition(t, failed+"-1", batchv1.JobFailed) // a CronJob creates its next run later, too
+			key := client.ObjectKey{Namespace: reportedNamespace, Name: failed + "-1"}
+			poll.Until(t, key.Name+" to fail", func() bool { // a CronJob creates its next run later, too
+				return slices.ContainsFunc(get(t, &batchv1.Job{}, key).Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobFailed })
+			})
 		}
 		require.NoError(t, cluster.Create(t.Context(), job))
 	}
@@ -328,25 +312,12 @@ func createJobFixtures(t *testing.T) {
 	deletePodOf(t, "running-again", isRunning)
 	deletePodOf(t, "unschedulable-again", func(*corev1.Pod) bool { return true })
 	deleteJob(t, "blocked-deletion", metav1.DeletePropagationBackground)
-	stickJobs(t)
-}
-
-// stickJobs lets Jobs end whose Pods ignore SIGTERM. It waits until these run, because a Pod that has not started yet is gone at once.
-func stickJobs(t *testing.T) {
-	t.Helper()
 	for _, name := range stuckFixtures {
 		waitForPodOf(t, name, isRunning)
 	}
 	deleteJob(t, "foreground-deletion", metav1.DeletePropagationForeground)
 	patchJobSpec(t, "stuck-failure", `{"activeDeadlineSeconds": 1}`)
 	patchJobSpec(t, "stuck-success", `{"parallelism": 2}`)
-}
-
-func createLicenseQuota(t *testing.T) {
-	t.Helper()
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "licenses", Namespace: reportedNamespace}}
-	quota.Spec.Hard = corev1.ResourceList{"requests." + limitedResource: resource.MustParse("0")}
-	require.NoError(t, cluster.Create(t.Context(), quota))
 }
 
 // createCronJob creates a CronJob that never runs by itself.
@@ -359,32 +330,17 @@ func createCronJob(t *testing.T, name string) *batchv1.CronJob {
 	return cronJob
 }
 
-func waitForJobCondition(t *testing.T, name string, kind batchv1.JobConditionType) {
-	t.Helper()
-	poll.Until(t, fmt.Sprintf("the Job %s to be %s", name, kind), func() bool {
-		job := &batchv1.Job{}
-		require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
-		for i := range job.Status.Conditions {
-			if c := &job.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 // waitForPodOf returns the first Pod of the Job for which isWanted is true.
 func waitForPodOf(t *testing.T, name string, isWanted func(*corev1.Pod) bool) (found *corev1.Pod) {
 	t.Helper()
 	poll.Until(t, "the wanted Pod of the Job "+name, func() bool {
 		pods := podsWith(t, reportedNamespace, map[string]string{batchv1.JobNameLabel: name})
 		for i := range pods {
-			if isWanted(&pods[i]) {
+			if found == nil && isWanted(&pods[i]) {
 				found = &pods[i]
-				return true
 			}
 		}
-		return false
+		return found != nil
 	})
 	return found
 }
@@ -413,8 +369,7 @@ func deleteJob(t *testing.T, name string, propagation metav1.DeletionPropagation
 // writeFinishedStatus makes a Job have finished eight days ago, as its controller would.
 func writeFinishedStatus(t *testing.T, name string, now time.Time, conditions ...batchv1.JobConditionType) {
 	t.Helper()
-	job := &batchv1.Job{}
-	require.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: reportedNamespace, Name: name}, job))
+	job := get(t, &batchv1.Job{}, client.ObjectKey{Namespace: reportedNamespace, Name: name})
 	at := metav1.NewTime(now.Add(-8 * 24 * time.Hour))
 	job.Status.StartTime = &at
 	for _, kind := range conditions {

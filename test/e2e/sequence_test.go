@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -13,13 +14,15 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
@@ -39,17 +42,13 @@ func shellScript(text string) testbuilder.StepOption {
 }
 
 // untilReleased makes a step run until releaseStep is called.
-func untilReleased() testbuilder.StepOption {
-	return shellScript("sleep 3600 || true")
-}
+func untilReleased() testbuilder.StepOption { return shellScript("sleep 3600 || true") }
 
-// sequenceTest follows one SequentialJob.
 type sequenceTest struct {
 	t  *testing.T
 	sj *v1alpha1.SequentialJob
 }
 
-// createSequence creates the SequentialJob in the watched namespace.
 func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
 	t.Helper()
 	return createSequenceIn(t, watchedNamespace, sj)
@@ -75,7 +74,6 @@ func prepareSequence(ns string, sj *v1alpha1.SequentialJob) *v1alpha1.Sequential
 	return sj
 }
 
-// restrictedPodSecurityContext returns the Pod settings that the Pod Security Standard restricted requires.
 func restrictedPodSecurityContext() *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
 		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), FSGroup: new(int64(65532)),
@@ -83,15 +81,20 @@ func restrictedPodSecurityContext() *corev1.PodSecurityContext {
 	}
 }
 
-// restrictedSecurityContext returns the container settings that the Pod Security Standard restricted requires.
+// restrictedPod returns a Pod that satisfies the Pod Security Standard restricted, with one container.
+func restrictedPod(container, image string, command ...string) corev1.PodSpec {
+	return corev1.PodSpec{
+		AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(1)), SecurityContext: restrictedPodSecurityContext(),
+		Containers: []corev1.Container{{Name: container, Image: image, Command: command, SecurityContext: restrictedSecurityContext()}},
+	}
+}
+
 func restrictedSecurityContext() *corev1.SecurityContext {
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
 func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
-	s.t.Helper()
-	require.NoError(s.t, cluster.Get(s.t.Context(), client.ObjectKeyFromObject(s.sj), s.sj))
-	return s.sj
+	return get(s.t, s.sj, client.ObjectKeyFromObject(s.sj))
 }
 
 func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
@@ -134,9 +137,7 @@ func (s *sequenceTest) listJobs() []batchv1.Job {
 	require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
 	owned := slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !metav1.IsControlledBy(&job, s.sj) })
 	index := func(job batchv1.Job) int {
-		return slices.IndexFunc(s.sj.Spec.Containers, func(step v1alpha1.Step) bool {
-			return step.Name == job.Labels[v1alpha1.LabelStep]
-		})
+		return slices.IndexFunc(s.sj.Spec.Containers, func(step v1alpha1.Step) bool { return step.Name == job.Labels[v1alpha1.LabelStep] })
 	}
 	slices.SortFunc(owned, func(a, b batchv1.Job) int { return cmp.Compare(index(a), index(b)) })
 	return owned
@@ -169,11 +170,6 @@ func (s *sequenceTest) waitForRunningPod(step string) *corev1.Pod {
 func (s *sequenceTest) releaseStep(step string) {
 	s.t.Helper()
 	sendSignal(s.t, s.waitForRunningPod(step), "sleep", "TERM")
-}
-
-func (s *sequenceTest) readLogs(pod, container string) string {
-	s.t.Helper()
-	return readLog(s.t, s.sj.Namespace, pod, container)
 }
 
 // wantEachStepOnce checks that each step ran in one Pod of one Job, after the previous step had ended.
@@ -225,13 +221,12 @@ func testEviction(policy corev1.RestartPolicy) func(*testing.T) {
 			Step("write", shellScript(eventLogScript)).
 			Step("read", shellScript("tr '\\n' ' ' < /workspace/history > /dev/termination-log"), testbuilder.RecordOutput()).Obj())
 		pod := s.waitForRunningPod("write")
-		poll.Until(t, "the program to handle SIGTERM", func() bool { return strings.Contains(s.readLogs(pod.Name, "write"), "started") })
+		poll.Until(t, "the program to handle SIGTERM", func() bool { return strings.Contains(readLog(t, pod.Namespace, pod.Name, "write"), "started") })
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 		require.NoError(t, clientset.PolicyV1().Evictions(pod.Namespace).Evict(t.Context(), eviction))
 		s.waitForPhase(v1alpha1.PhaseCompleted)
-		if history, attempt := s.stepStatus("read").Output, s.stepStatus("write").Attempt; history != "started ended started " || attempt != 2 {
-			t.Errorf("history %q after %d attempts", history, attempt)
-		}
+		history, attempt := s.stepStatus("read").Output, s.stepStatus("write").Attempt
+		require.True(t, history == "started ended started " && attempt == 2, "history %q after %d attempts", history, attempt)
 	}
 }
 
@@ -248,59 +243,39 @@ func testImmediateSuspension(t *testing.T) {
 	require.Equal(t, "started ended started ", s.stepStatus("read").Output)
 }
 
-func testStartDeadlineBesideASidecar(t *testing.T) {
-	template := corev1.PodTemplateSpec{}
-	template.Spec.InitContainers = []corev1.Container{
-		{Name: "prepare", Image: busyboxImage, Command: []string{"true"}, SecurityContext: restrictedSecurityContext()},
-		{
-			Name: "proxy", Image: busyboxImage, Command: []string{"sleep", "3600"}, SecurityContext: restrictedSecurityContext(),
-			RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
-		},
-	}
-	s := createSequence(t, testbuilder.SequentialJob("stuck-beside", "").Template(template).
-		Step("a", testbuilder.StepImage("registry.invalid/nothing:1"), testbuilder.StepStartDeadline(60)).Obj())
-	s.waitForPhase(v1alpha1.PhaseFailed)
-	step := s.stepStatus("a")
-	if step.Reason != v1alpha1.ReasonStartDeadlineExceeded || !strings.Contains(step.Message, "Image") ||
-		!strings.Contains(step.Message, "registry.invalid/nothing:1") {
-		t.Errorf("%s: %s", step.Reason, step.Message)
-	}
-	took := step.CompletionTime.Sub(step.StartTime.Time)
-	require.True(t, took >= time.Minute, "it failed after %v", took)
-}
+// meshPolicy adds a container to each Pod with the label e2e-mesh, as the policies of service meshes do.
+const meshPolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: e2e-mesh}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}
+  matchConditions: [{name: meshed, expression: '"e2e-mesh" in object.metadata.?labels.orValue({})'}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: |
+        [JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{
+          name: "mesh-proxy", image: "` + busyboxImage + `", command: ["sh", "-c", "trap 'exit 9' TERM; while :; do sleep 1; done"],
+          securityContext: Object.spec.containers.securityContext{allowPrivilegeEscalation: false,
+            capabilities: Object.spec.containers.securityContext.capabilities{drop: ["ALL"]}}}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: e2e-mesh}
+spec: {policyName: e2e-mesh}
+`
 
 func testContainerThatAPolicyAdds(t *testing.T) {
 	const name = "e2e-mesh"
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-				},
-			}}},
-			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "meshed", Expression: `"e2e-mesh" in object.metadata.?labels.orValue({})`}},
-			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: `[JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{
-					name: "mesh-proxy", image: "` + busyboxImage + `", command: ["sh", "-c", "trap 'exit 9' TERM; while :; do sleep 1; done"],
-					securityContext: Object.spec.containers.securityContext{allowPrivilegeEscalation: false,
-						capabilities: Object.spec.containers.securityContext.capabilities{drop: ["ALL"]}}}}]`},
-			}},
-		},
-	}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
-	}
-	createUntilEnd(t, policy)
-	createUntilEnd(t, binding)
+	applyManifest(t, watchedNamespace, meshPolicy)
+	remove := newKubectlCommand(context.Background(), "delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", name)
+	t.Cleanup(func() { require.NoError(t, remove.Run()) })
 	meshed := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{name: "true"}}}
 	poll.Until(t, "the policy to have an effect", func() bool {
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: watchedNamespace, Labels: meshed.Labels}}
-		probe.Spec.SecurityContext = restrictedPodSecurityContext()
-		probe.Spec.Containers = []corev1.Container{{Name: "a", Image: busyboxImage, SecurityContext: restrictedSecurityContext()}}
+		metadata := metav1.ObjectMeta{GenerateName: "probe-", Namespace: watchedNamespace, Labels: meshed.Labels}
+		probe := &corev1.Pod{ObjectMeta: metadata, Spec: restrictedPod("a", busyboxImage)}
 		return cluster.Create(t.Context(), probe, client.DryRunAll) == nil && len(probe.Spec.Containers) == 2
 	})
 	s := createSequence(t, testbuilder.SequentialJob("meshed", "").Template(meshed).
@@ -313,9 +288,8 @@ func testContainerThatAPolicyAdds(t *testing.T) {
 	require.Equal(t, "container extract exited with 0; container mesh-proxy still runs", s.stepStatus("extract").Message)
 	require.NoError(t, s.patchSequence(func(sj *v1alpha1.SequentialJob) { sj.Spec.Template.EndWithStep = true }))
 	s.waitForPhase(v1alpha1.PhaseFailed)
-	if step := s.stepStatus("extract"); step.Phase != v1alpha1.StepSucceeded || step.Output != "42" {
-		t.Errorf("step extract is %s, with output %q", step.Phase, step.Output)
-	}
+	step := s.stepStatus("extract")
+	require.True(t, step.Phase == v1alpha1.StepSucceeded && step.Output == "42", "step extract is %s, with output %q", step.Phase, step.Output)
 	if step := s.stepStatus("load"); step.Message != "container load exited with code 3" || *step.ExitCode != 3 {
 		t.Errorf("message %q", step.Message)
 	}
@@ -341,9 +315,7 @@ func testSequenceDeletion(t *testing.T) {
 	require.True(t, string(rest) == "received SIGTERM\nended\n", "the step's last output is %q", rest)
 }
 
-// createLogArchive creates a claim, and a ServiceAccount that may read logs, both with this name.
 func createLogArchive(t *testing.T, name string) {
-	t.Helper()
 	metadata := metav1.ObjectMeta{Name: name, Namespace: watchedNamespace}
 	require.NoError(t, cluster.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metadata, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -450,39 +422,25 @@ while [ "$(date +%%s)" -lt %d ]; do sleep 1 & wait $! || true; done`, program.sc
 	for _, c := range cells {
 		c.s.waitForRunningPod("work")
 	}
-	kubelet := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "kubelet-", Namespace: privilegedNamespace}}
-	kubelet.Spec = corev1.PodSpec{
-		HostPID: true, RestartPolicy: corev1.RestartPolicyNever,
-		Containers: []corev1.Container{{Name: "stop", Image: busyboxImage, Command: []string{"sh", "-ec", fmt.Sprintf(`
+	kubelet := newPrivilegedPod("kubelet-", fmt.Sprintf(`set -e
 for p in /proc/[0-9]*; do # one program has all parts of Kubernetes
 	[ "$(cat $p/comm)" = kubernetes ] && tr '\0' ' ' < $p/cmdline | grep -q '^[^ ]* kubelet ' && pid=${p#/proc/}
 done
 while [ "$(date +%%s)" -lt %d ]; do sleep 0.2; done
 kill -STOP $pid
 sleep %s
-kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds())))}}},
-	}
+kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds()))))
 	require.NoError(t, cluster.Create(t.Context(), kubelet))
 	poll.Until(t, "the Pod that stops the kubelet", func() bool { return objectExists(t, kubelet) && kubelet.Status.Phase == corev1.PodRunning })
 	now := time.Now()
 	require.True(t, !now.After(lost), "the Pods took %v longer than this test expects to start", now.Sub(lost))
-	deletionRequested := func(s *sequenceTest) bool {
-		for _, job := range s.listJobs() {
-			for _, pod := range s.listPods(&job) {
-				if !pod.DeletionTimestamp.IsZero() {
-					return true
-				}
-			}
-		}
-		return false
+	deletionRequested := func(c cell) bool {
+		return slices.ContainsFunc(c.s.listJobs(), func(job batchv1.Job) bool {
+			return slices.ContainsFunc(c.s.listPods(&job), func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
+		})
 	}
 	poll.Until(t, "the control plane to request the deletion of the Pods", func() bool {
-		for _, c := range cells {
-			if !deletionRequested(c.s) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(cells, func(c cell) bool { return !deletionRequested(c) })
 	})
 	after := time.Since(lost)
 	t.Logf("the deletion of all Pods was requested %v after the kubelet stopped", after.Round(time.Second))
@@ -493,9 +451,307 @@ kill -CONT $pid`, lost.Unix(), strconv.Itoa(int(kubeletReturns.Seconds())))}}},
 			c.s.t = t
 			c.s.waitForPhase(v1alpha1.PhaseCompleted)
 			// The second Pod can start while the node still has its taint, and is then interrupted too.
-			if runs := c.s.stepStatus("count").Output; (runs != "1") != c.again {
-				t.Errorf("the program ran %s times, want more than one: %v: %+v", runs, c.again, c.s.sj.Status.Steps)
-			}
+			runs := c.s.stepStatus("count").Output
+			require.True(t, (runs != "1") == c.again, "the program ran %s times, want more than one: %v: %+v", runs, c.again, c.s.sj.Status.Steps)
 		})
+	}
+}
+
+const (
+	// queueLabel and priorityLabel are the labels with which Kueue admits a Job.
+	queueLabel, priorityLabel = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+	urgentPriority            = "urgent" // a WorkloadPriorityClass of examples/kueue/quota.yaml
+	// workCPU is what each step and session of these tests requests, and the quota of their ClusterQueues: one of them runs at a time.
+	workCPU = "10m"
+)
+
+func TestKueue(t *testing.T) {
+	if os.Getenv("KUEUE") == "" {
+		t.Skip("this cluster has no Kueue: use make soak SOAK_PARTS=kueue")
+	}
+	installKueue(t)
+	runInParallel(t, []scenario{
+		{"a step is Queued until the quota is free, and completes in its first attempt", testQueuedStep},
+		{"a preempted step is Queued, and starts again in the same attempt, which has not failed", testPreemptedStep},
+		{"a preempted session is Pending, and starts again in the same attempt and workspace, with the time that it has left", testPreemptedSession},
+		{"a session is Pending in the default queue of its namespace until the quota is free, and completes", testSessionInDefaultQueue},
+		{"a stopped session leaves the queue, and a deleted one leaves no Workload", testStoppedSessionInQueue},
+	})
+}
+
+// installKueue does what an administrator does: it installs Kueue, and creates a quota.
+func installKueue(t *testing.T) {
+	apply := func(args ...string) error {
+		output, err := newKubectlCommand(t.Context(), append([]string{"apply", "--server-side", "--force-conflicts", "-f"}, args...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, output)
+		}
+		return nil
+	}
+	require.NoError(t, apply(repositoryRoot+"/dist/kueue/install.yaml"))
+	var last error
+	defer func() {
+		if last != nil {
+			t.Log(last)
+		}
+	}()
+	// Its webhooks serve a while after its Pod is ready.
+	poll.Until(t, "Kueue to accept a quota", func() bool {
+		last = apply(repositoryRoot+"/examples/kueue/quota.yaml", "-n", watchedNamespace)
+		return last == nil
+	})
+}
+
+// quotaManifest is a ClusterQueue for one step or session, and a LocalQueue for it.
+const quotaManifest = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: %[1]s}
+spec:
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu, memory, ephemeral-storage]
+    flavors:
+    - name: any-node
+      resources: [{name: cpu, nominalQuota: ` + workCPU + `}, {name: memory, nominalQuota: 100Gi}, {name: ephemeral-storage, nominalQuota: 100Gi}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: %[2]s}
+spec: {clusterQueue: %[1]s}
+`
+
+// createQuota creates a quota in a namespace, and returns the name of its LocalQueue.
+func createQuota(t *testing.T, ns, clusterQueue, localQueue string) string {
+	t.Helper()
+	applyManifest(t, ns, fmt.Sprintf(quotaManifest, clusterQueue, localQueue))
+	return localQueue
+}
+
+// occupyQuota uses the quota of a queue until the returned function is called.
+func occupyQuota(t *testing.T, ns, queue string) (release func()) {
+	t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{GenerateName: "occupier-", Namespace: ns, Labels: map[string]string{queueLabel: queue}}}
+	spec := restrictedPod("sleep", busyboxImage, "sleep", "3600")
+	spec.RestartPolicy, spec.Containers[0].Resources = corev1.RestartPolicyNever, workResources()
+	job.Spec.Template.Spec = spec
+	require.NoError(t, cluster.Create(t.Context(), job))
+	remove := func(ctx context.Context) error {
+		return client.IgnoreNotFound(cluster.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}
+	t.Cleanup(func() { require.NoError(t, remove(context.Background())) })
+	poll.Until(t, "the quota to be used", func() bool { return objectExists(t, job) && job.Spec.Suspend != nil && !*job.Spec.Suspend })
+	return func() { require.NoError(t, remove(t.Context())) }
+}
+
+func workResources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(workCPU)}}
+}
+
+func countedAs(step testbuilder.StepOption) testbuilder.StepOption {
+	return func(s *v1alpha1.Step) {
+		step(s)
+		testbuilder.ChangeContainer(func(c *corev1.Container) { c.Resources = workResources() })(s)
+	}
+}
+
+func queuedSequence(name, queue string) *testbuilder.SequentialJobBuilder {
+	return testbuilder.SequentialJob(name, "").JobLabel(queueLabel, queue)
+}
+
+// waitUntilQueued waits until a step waits in a queue, and checks what the status says about that.
+func (s *sequenceTest) waitUntilQueued(step, queue string) {
+	s.t.Helper()
+	s.waitUntil("step "+step+" to be queued", func(*v1alpha1.SequentialJob) bool { return s.stepStatus(step).Phase == v1alpha1.StepQueued })
+	status := s.stepStatus(step)
+	require.True(s.t, status.Reason == v1alpha1.ReasonQueued && strings.HasSuffix(status.Message, " waits in queue "+queue),
+		"the step is queued for reason %s: %s", status.Reason, status.Message)
+	blocked := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionBlocked)
+	if blocked == nil || blocked.Status != metav1.ConditionTrue || blocked.Reason != v1alpha1.ReasonQueued ||
+		s.sj.Status.Phase != v1alpha1.PhaseRunning && s.sj.Status.Phase != v1alpha1.PhasePending {
+		s.t.Errorf("phase %s, condition Blocked is %+v", s.sj.Status.Phase, blocked)
+	}
+}
+
+// workloadsOf returns the names of the Workloads of Jobs whose names begin with a prefix. A Workload can outlive its Job.
+func workloadsOf(t *testing.T, ns, prefix string) []string {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "WorkloadList"})
+	require.NoError(t, cluster.List(t.Context(), list, client.InNamespace(ns)))
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].GetName())
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "job-"+prefix) })
+}
+
+// wantWorkloads checks that the Workloads of an object's Jobs are found, so that none found later proves something.
+func wantWorkloads(t *testing.T, object client.Object, want int) {
+	t.Helper()
+	names := workloadsOf(t, object.GetNamespace(), object.GetName())
+	require.True(t, len(names) == want, "%s has the Workloads %q, want %d", object.GetName(), names, want)
+}
+
+func waitUntilNoWorkloads(t *testing.T, object client.Object) {
+	t.Helper()
+	poll.Until(t, object.GetName()+" to have no Workloads", func() bool { return len(workloadsOf(t, object.GetNamespace(), object.GetName())) == 0 })
+}
+
+func testQueuedStep(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "queued-step", "queued-step")
+	release := occupyQuota(t, watchedNamespace, queue)
+	s := createSequence(t, queuedSequence("queued", queue).Step("a", countedAs(shellScript("true"))).Step("b", countedAs(shellScript("true"))).Obj())
+	s.waitUntilQueued("a", queue)
+	output, err := newKubectlCommand(t.Context(), "get", "sj", "-n", watchedNamespace, s.sj.Name).CombinedOutput()
+	require.NoError(t, err)
+	require.True(t, strings.Contains(string(output), v1alpha1.ReasonQueued), "kubectl get does not say that it is queued:\n%s", output)
+	wantWorkloads(t, s.sj, 1)
+	release()
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+	require.Equal(t, 1, s.stepStatus("a").Attempt)
+}
+
+func testPreemptedStep(t *testing.T) {
+	queue := createQuota(t, watchedNamespace, "preemption", "preemption")
+	// The program exits with 0 after SIGTERM, and also when it is released.
+	graceful := shellScript("trap 'exit 0' TERM; sleep 3600 & wait $! || true")
+	s := createSequence(t, queuedSequence("preempted", queue).Step("a", countedAs(graceful)).Step("b", countedAs(shellScript("true"))).Obj())
+	first := s.waitForRunningPod("a")
+	job := s.listJobs()[0]
+
+	urgent := createSequence(t, queuedSequence("urgent", queue).JobLabel(priorityLabel, urgentPriority).Step("a", countedAs(untilReleased())).Obj())
+	urgent.waitForRunningPod("a")
+	s.waitUntilQueued("a", queue)
+	waitUntilDeleted(t, first)
+	urgent.releaseStep("a")
+	urgent.waitForPhase(v1alpha1.PhaseCompleted)
+
+	s.releaseStep("a")
+	s.waitForPhase(v1alpha1.PhaseCompleted)
+	s.wantEachStepOnce()
+	again := s.listJobs()[0]
+	require.True(t, again.UID == job.UID, "the step has another Job")
+	if status := s.stepStatus("a"); status.Attempt != 1 || status.FailedPods != 0 || status.FailedAttempts != 0 {
+		t.Errorf("attempt %d, %d failed Pods, %d failed attempts", status.Attempt, status.FailedPods, status.FailedAttempts)
+	}
+}
+
+// createQueuedRunner creates a SessionRunner whose sessions wait in a queue; with an empty name, in none that it names.
+func createQueuedRunner(t *testing.T, ns, name string, labels map[string]string) string {
+	t.Helper()
+	createRunners(t, ns)
+	runner := get(t, &v1alpha1.SessionRunner{}, client.ObjectKey{Namespace: ns, Name: shellRunner})
+	runner.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: ns}
+	testbuilder.RunnerContainer(&runner.Spec).Resources.Requests[corev1.ResourceCPU] = resource.MustParse(workCPU)
+	if len(labels) > 0 {
+		runner.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: labels}
+	}
+	require.NoError(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), runner)))
+	return name
+}
+
+// untilReleasedScript runs until releaseSession is called, or until it is terminated.
+const untilReleasedScript = "sleep 3600 & trap 'kill $!; exit 143' TERM; wait || true"
+
+// loggedScript is untilReleasedScript that reports how often it was started in the workspace.
+const loggedScript = `echo started >> "$AGENTIC_WORKSPACE/log"; ` + untilReleasedScript + `
+printf '{"summary": "%d starts"}' "$(wc -l < "$AGENTIC_WORKSPACE/log")" > "$AGENTIC_RESULT_FILE"`
+
+func (s *sessionTest) releaseSession() {
+	s.t.Helper()
+	s.waitForPhase(v1alpha1.SessionRunning)
+	sendSignal(s.t, s.currentPod(), "sleep", "TERM")
+}
+
+// waitUntilQueued waits until the session's Job waits in a queue, and checks what the status says about that.
+func (s *sessionTest) waitUntilQueued(queue string) {
+	s.t.Helper()
+	s.waitUntil("to be queued", func(status *v1alpha1.AgenticSessionStatus) bool {
+		return status.Phase == v1alpha1.SessionPending && status.QueuedSince != nil
+	})
+	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonQueued)
+	status := &s.s.Status
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	want := "Job " + status.Attempt.JobName + " waits in queue " + queue
+	require.True(s.t, ready.Message == want, "the message is %q, want %q", ready.Message, want)
+	for kind, want := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionRunnerStarted: metav1.ConditionFalse, v1alpha1.ConditionBlocked: metav1.ConditionFalse,
+	} {
+		c := meta.FindStatusCondition(status.Conditions, kind)
+		require.True(s.t, c != nil && c.Status == want, "condition %s is %+v, want %s", kind, c, want)
+	}
+}
+
+func testPreemptedSession(t *testing.T) {
+	queue := createQuota(t, sessionsNamespace, "preempted-session", "preempted-session")
+	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
+	urgentRunner := createQueuedRunner(t, sessionsNamespace, queue+"-urgent", map[string]string{queueLabel: queue, priorityLabel: urgentPriority})
+	const timeout = 3600
+	s := createSession(t, runner, loggedScript, func(spec *v1alpha1.AgenticSessionSpec) {
+		setPersistentWorkspace(spec)
+		spec.Limits.Timeout = v1alpha1.NewDuration(timeout * time.Second)
+	})
+	s.waitForPhase(v1alpha1.SessionRunning)
+	first := s.currentPod()
+
+	urgent := createSession(t, urgentRunner, untilReleasedScript, nil)
+	urgent.waitForPhase(v1alpha1.SessionRunning)
+	s.waitUntilQueued(queue)
+	s.waitForEvents(v1alpha1.EventJobSuspended)
+	waitUntilDeleted(t, first)
+	used, job := s.s.Status.ActiveDuration, s.s.Status.Attempt.JobUID
+	require.True(t, used.Duration.Duration != 0 && s.s.Status.Attempt.ActiveSince == nil,
+		"%v count after the preemption, and the time since %s", used, s.s.Status.Attempt.ActiveSince)
+	urgent.releaseSession()
+	urgent.waitForPhase(v1alpha1.SessionCompleted)
+
+	s.waitForPhase(v1alpha1.SessionRunning)
+	status := &s.s.Status
+	require.True(t, status.Attempt.Attempt == 1 && status.Attempt.JobUID == job && status.Retries+status.Disruptions == 0 && len(status.Attempts) == 0 && status.ActiveDuration == used,
+		"%+v", status)
+	s.waitUntil("to have a deadline", func(status *v1alpha1.AgenticSessionStatus) bool {
+		job := get(t, &batchv1.Job{}, client.ObjectKey{Namespace: sessionsNamespace, Name: status.Attempt.JobName})
+		waited := status.Attempt.ActiveSince.Sub(job.Status.StartTime.Time)
+		return *job.Spec.ActiveDeadlineSeconds == timeout-int64(used.Seconds())+int64(waited.Seconds())
+	})
+	s.releaseSession()
+	s.waitForPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
+	s.wantSummary("2 starts")
+}
+
+func testSessionInDefaultQueue(t *testing.T) {
+	queue := createQuota(t, deletionNamespace, "default-queue", "default")
+	runner := createQueuedRunner(t, deletionNamespace, "default-queue", nil)
+	release := occupyQuota(t, deletionNamespace, queue)
+	s := createSessionIn(t, deletionNamespace, "session-", runner, "true", nil)
+	s.waitUntilQueued(queue)
+	release()
+	s.waitForPhase(v1alpha1.SessionCompleted)
+	s.wantRuns("1/1 Completed 0")
+}
+
+func testStoppedSessionInQueue(t *testing.T) {
+	queue := createQuota(t, sessionsNamespace, "stopped-session", "stopped-session")
+	runner := createQueuedRunner(t, sessionsNamespace, queue, map[string]string{queueLabel: queue})
+	running := createSession(t, runner, untilReleasedScript, nil)
+	running.waitForPhase(v1alpha1.SessionRunning)
+	stopped, deleted := createSession(t, runner, "true", nil), createSession(t, runner, "true", nil)
+	for _, s := range []*sessionTest{stopped, deleted} {
+		s.waitUntilQueued(queue)
+		wantWorkloads(t, s.s, 1)
+	}
+	stopped.patchSpec(`{"suspend": true}`)
+	stopped.waitForPhase(v1alpha1.SessionStopped)
+	waitUntilNoWorkloads(t, stopped.s)
+	used := stopped.s.Status.ActiveDuration
+	require.True(t, used.Duration.Duration == 0, "%v count of a session that did not run", used)
+	for _, s := range []*sessionTest{deleted, running} {
+		s.deleteSession()
+		waitUntilDeleted(t, s.s)
+		waitUntilNoWorkloads(t, s.s)
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +24,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -33,12 +37,22 @@ import (
 // plainImage contains the plain worker and the operator's binary.
 const plainImage = "plain-worker:v1"
 
+// queueEnv is a namespace with NATS, the Queue orders and the WorkerPool orders of examples/orders.
+type queueEnv struct {
+	t                 *testing.T
+	namespace         string
+	brokerUser        string // the login in the broker's URL, such as "user:password@"
+	jobCount, jobRate int
+	jobDuration       time.Duration
+	sentBatches       []jobBatch
+}
+
 func (env *queueEnv) createQueue(name string, change func(q *v1alpha1.Queue)) {
 	env.t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: env.namespace}}
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "broker"
-	q.Spec.Name, q.Spec.Lease = name, durationOfSeconds(15)
+	q.Spec.Name, q.Spec.Lease = name, v1alpha1.NewDuration(15*time.Second)
 	if change != nil {
 		change(q)
 	}
@@ -46,12 +60,10 @@ func (env *queueEnv) createQueue(name string, change func(q *v1alpha1.Queue)) {
 	env.waitUntilQueueReady(name)
 }
 
-// setFixedReplicas disables autoscaling and sets the number of workers.
 func setFixedReplicas(pool *v1alpha1.WorkerPool, replicas, concurrency int32) {
 	pool.Spec.Autoscaling, pool.Spec.Replicas, pool.Spec.Concurrency = nil, &replicas, concurrency
 }
 
-// usePlainWorker makes the workers run the plain worker with the ledger.
 func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string) {
 	pool.Name, pool.Spec.Version = "orders", "1"
 	pod := env.newPodSpec("/plain")
@@ -63,31 +75,26 @@ func (env *queueEnv) usePlainWorker(pool *v1alpha1.WorkerPool, command ...string
 	pool.Spec.Template = &corev1.PodTemplateSpec{Spec: pod}
 }
 
-// patchPool applies a JSON merge patch to the pool orders.
 func (env *queueEnv) patchPool(patch string) {
 	env.t.Helper()
-	pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: env.namespace}}
-	require.NoError(env.t, strict().Patch(env.t.Context(), pool, client.RawPatch(types.MergePatchType, []byte(patch))))
+	env.patchStrictly(&v1alpha1.WorkerPool{}, patch)
 }
 
-// strict returns a client for which an unknown field in a patch is an error.
-func strict() client.Client { return client.WithFieldValidation(cluster, metav1.FieldValidationStrict) }
-
-// patchQueue applies a JSON merge patch to the Queue orders.
-func (env *queueEnv) patchQueue(patch string) {
+// patchStrictly patches the object orders. An unknown field is an error.
+func (env *queueEnv) patchStrictly(object client.Object, patch string) {
 	env.t.Helper()
-	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: env.namespace}}
-	require.NoError(env.t, strict().Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(patch))))
+	object.SetName("orders")
+	object.SetNamespace(env.namespace)
+	strict := client.WithFieldValidation(cluster, metav1.FieldValidationStrict)
+	require.NoError(env.t, strict.Patch(env.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// resizePool changes the number of workers, and waits until exactly that number runs.
 func (env *queueEnv) resizePool(replicas int) {
 	env.t.Helper()
 	env.patchPool(fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 	env.waitUntilWorkers(replicas)
 }
 
-// waitUntilWorkers waits until exactly the given number of workers exists and all are ready.
 func (env *queueEnv) waitUntilWorkers(replicas int) {
 	env.t.Helper()
 	poll.Until(env.t, fmt.Sprintf("%d workers to be ready", replicas), func() bool {
@@ -104,10 +111,6 @@ func (env *queueEnv) waitUntilRolledOut() {
 		c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Reason == v1alpha1.ReasonRolledOut && c.ObservedGeneration == pool.Generation
 	})
-}
-
-func durationOfSeconds(n int) *v1alpha1.Duration {
-	return &v1alpha1.Duration{Duration: metav1.Duration{Duration: time.Duration(n) * time.Second}}
 }
 
 func testSidecarWorkers(t *testing.T) {
@@ -137,7 +140,6 @@ const endTime = 4 * 15 * time.Second
 // wantDeafApplicationsEnd replaces the application by one that ignores SIGTERM: a shell that is the first process of its container, as
 // Python and Node.js would be. The grace period of its Pods is six minutes.
 func (env *queueEnv) wantDeafApplicationsEnd() {
-	env.t.Helper()
 	pool := env.getPool()
 	before := pool.DeepCopy()
 	worker := &pool.Spec.Template.Spec.Containers[0]
@@ -167,7 +169,7 @@ func testCommandWorkers(t *testing.T) {
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		env.usePlainWorker(pool, "/yardmaster", "worker", "--exec", "--", "/plain", "once")
 		setFixedReplicas(pool, 3, 2)
-		pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: durationOfSeconds(30), TerminationGrace: durationOfSeconds(5)}
+		pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSignal, Timeout: v1alpha1.NewDuration(30 * time.Second), TerminationGrace: v1alpha1.NewDuration(5 * time.Second)}
 	})
 	env.waitUntilWorkers(3)
 	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: 60, rate: 10, takes: 2 * time.Second})
@@ -192,7 +194,6 @@ func (env *queueEnv) wantDeadLetters(queue string, letters int64) {
 	require.True(env.t, dead != nil && *dead == letters, "status of Queue %s: %+v, want %d dead letters", queue, q.Status, letters)
 }
 
-// waitUntilInFlight waits until the Queue's status shows at least the given number of messages in flight.
 func (env *queueEnv) waitUntilInFlight(messages int64) {
 	env.t.Helper()
 	poll.Until(env.t, "the workers to be busy", func() bool {
@@ -209,9 +210,7 @@ func testEvictionDrainsWorkers(t *testing.T) {
 	env.waitUntilInFlight(8)
 	workers := env.workerPods()
 	env.evictOnlyOne(&workers[0], &workers[1])
-	poll.Until(env.t, "the evicted worker to be replaced", func() bool {
-		return !objectExists(t, &workers[0]) && env.getPool().Status.Ready == 2
-	})
+	poll.Until(env.t, "the evicted worker to be replaced", func() bool { return !objectExists(t, &workers[0]) && env.getPool().Status.Ready == 2 })
 	env.waitUntilAllDone()
 	env.wantEachDoneOnce(1, "job")
 }
@@ -219,7 +218,6 @@ func testEvictionDrainsWorkers(t *testing.T) {
 // evictOnlyOne evicts a Pod once its PodDisruptionBudget allows it, which it does only after its controller has
 // observed the Pods. The other Pod cannot be evicted together with it.
 func (env *queueEnv) evictOnlyOne(pod, other *corev1.Pod) {
-	env.t.Helper()
 	poll.Until(env.t, pod.Name+" to be evicted", func() bool {
 		err := env.evictPod(pod)
 		if err != nil && !apierrors.IsTooManyRequests(err) {
@@ -227,9 +225,8 @@ func (env *queueEnv) evictOnlyOne(pod, other *corev1.Pod) {
 		}
 		return err == nil
 	})
-	if err := env.evictPod(other); !apierrors.IsTooManyRequests(err) {
-		env.t.Errorf("%s could be evicted together with %s: %v", other.Name, pod.Name, err)
-	}
+	err := env.evictPod(other)
+	require.True(env.t, apierrors.IsTooManyRequests(err), "%s could be evicted together with %s: %v", other.Name, pod.Name, err)
 }
 
 func (env *queueEnv) evictPod(pod *corev1.Pod) error {
@@ -292,7 +289,6 @@ func testAdminAPI(t *testing.T) {
 // wantHooksSucceeded checks that the kubelet could drain each worker that it stopped. The operator can have drained a
 // deleted worker before the kubelet learns of the deletion. Then the kubelet restarts it, and nothing answers its hook yet.
 func (env *queueEnv) wantHooksSucceeded() {
-	env.t.Helper()
 	var events eventsv1.EventList
 	require.NoError(env.t, cluster.List(env.t.Context(), &events, client.InNamespace(env.namespace)))
 	restarted := map[string]bool{}
@@ -302,9 +298,8 @@ func (env *queueEnv) wantHooksSucceeded() {
 		}
 	}
 	for i := range events.Items {
-		if e := &events.Items[i]; e.Reason == "FailedPreStopHook" && !restarted[e.Regarding.Name] {
-			env.t.Errorf("the hook of the kubelet failed: %s", e.Note)
-		}
+		e := &events.Items[i]
+		require.True(env.t, e.Reason != "FailedPreStopHook" || restarted[e.Regarding.Name], "the hook of the kubelet failed: %s", e.Note)
 	}
 }
 
@@ -314,7 +309,7 @@ const gatewayService = "yardmaster-gateway"
 // testGateway installs the gateway as docs/gateway.md says, and runs the producer of examples/gateway, with a program instead of curl.
 func testGateway(t *testing.T) {
 	env := newQueueEnv(t, gatewayNamespace)
-	env.patchQueue(`{"spec": {"results": {"retention": "1h"}}}`)
+	env.patchStrictly(&v1alpha1.Queue{}, `{"spec": {"results": {"retention": "1h"}}}`)
 	env.createPool(func(pool *v1alpha1.WorkerPool) {
 		env.usePlainWorker(pool, "/yardmaster", "worker", "--exec", "--", "/plain", "once")
 		setFixedReplicas(pool, 1, 1)
@@ -323,8 +318,7 @@ func testGateway(t *testing.T) {
 
 	env.runKubectl("apply", "-f", env.producerWithoutCurl(filepath.Join(repositoryRoot, "examples", "gateway", "producer.yaml")))
 	poll.Until(env.t, "the producer to have sent its job", func() bool {
-		job := &batchv1.Job{}
-		require.NoError(t, cluster.Get(t.Context(), env.objectKey("send-order"), job))
+		job := get(t, &batchv1.Job{}, env.objectKey("send-order"))
 		if job.Status.Failed > 0 {
 			t.Fatalf("sending failed: %s", env.runKubectl("logs", "job/send-order"))
 		}
@@ -336,7 +330,6 @@ func testGateway(t *testing.T) {
 	})
 }
 
-// deployGateway deploys the gateway until the test ends, with a certificate, and the permission for the broker's Secret.
 func (env *queueEnv) deployGateway() {
 	t := env.t
 	t.Helper()
@@ -386,8 +379,7 @@ const (
 	releaseImage = "release-worker:v1"
 	// noDefect is a good release. dependencyDown is one too, but all jobs of the old and the new release fail meanwhile.
 	noDefect, dependencyDown = "good", "dependency-down"
-	// releaseWorkers is the number of workers of a pool.
-	releaseWorkers = 2
+	releaseWorkers           = 2 // the number of workers of a pool
 	// badReleaseTime is how long a defective release is observed. It is longer than a good one needs.
 	badReleaseTime = 75 * time.Second
 )
@@ -408,7 +400,6 @@ func (c trial) name() string {
 	return strings.ToLower(fmt.Sprintf("%s-%s-%s", c.defect, c.strategy, waiting))
 }
 
-// releaseTrials returns all combinations.
 func releaseTrials() []trial {
 	var all []trial
 	for _, defect := range []string{noDefect, dependencyDown, "idle", "fail", "fail-half", "password", "crash", "unready", "hang"} {
@@ -423,7 +414,6 @@ func releaseTrials() []trial {
 
 // testReleases rolls out good and defective releases at the same time, each in a pool of its own.
 func testReleases(t *testing.T) {
-	t.Helper()
 	env := newQueueEnv(t, releaseNamespace)
 	env.requireLogin("worker:right@", "--user=worker", "--pass=right")
 	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, env.brokerURL()))
@@ -439,7 +429,6 @@ func testReleases(t *testing.T) {
 
 // requireLogin restarts the broker with authentication and uses the login from then on.
 func (env *queueEnv) requireLogin(user string, args ...string) {
-	env.t.Helper()
 	args = append([]string{"--jetstream", "--store_dir=/data", "--port=4222", "--http_port=8222"}, args...)
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
 		"containers": []any{map[string]any{"name": "nats", "args": args}},
@@ -450,7 +439,6 @@ func (env *queueEnv) requireLogin(user string, args ...string) {
 	env.brokerUser = user
 }
 
-// releaseTest is the rollout of one release.
 type releaseTest struct {
 	*queueEnv
 	trial trial
@@ -458,7 +446,7 @@ type releaseTest struct {
 
 func (r *releaseTest) run() {
 	r.createQueue(r.trial.name(), func(q *v1alpha1.Queue) {
-		q.Spec.Retry = &v1alpha1.Retry{Limit: new(int32(49)), Backoff: durationOfSeconds(1), MaxBackoff: durationOfSeconds(1)}
+		q.Spec.Retry = &v1alpha1.Retry{Limit: new(int32(49)), Backoff: v1alpha1.NewDuration(time.Second), MaxBackoff: v1alpha1.NewDuration(time.Second)}
 	})
 	r.createReleasePool()
 	poll.Until(r.t, "the first release to serve", func() bool { return r.pool().Status.Ready == releaseWorkers })
@@ -471,21 +459,15 @@ func (r *releaseTest) run() {
 	r.sendBatch(batch)
 	r.release("2", r.trial.defect)
 	if r.trial.defect == noDefect || r.trial.defect == dependencyDown {
-		r.waitUntilPromoted(good)
+		poll.Until(r.t, "the good release to be promoted", func() bool {
+			pool := r.pool()
+			return pool.Status.CurrentRevision != good && meta.IsStatusConditionTrue(pool.Status.Conditions, v1alpha1.ConditionReady)
+		})
 	} else {
 		r.wantOldReleaseServes(good)
 	}
 	r.release("3", noDefect)
 	r.waitUntilAllDone()
-}
-
-// waitUntilPromoted waits until another release has replaced this one.
-func (r *releaseTest) waitUntilPromoted(old string) {
-	r.t.Helper()
-	poll.Until(r.t, "the good release to be promoted", func() bool {
-		pool := r.pool()
-		return pool.Status.CurrentRevision != old && meta.IsStatusConditionTrue(pool.Status.Conditions, v1alpha1.ConditionReady)
-	})
 }
 
 func (r *releaseTest) createReleasePool() {
@@ -501,22 +483,18 @@ func (r *releaseTest) createReleasePool() {
 		if r.trial.defect == dependencyDown {
 			worker.Env = r.environment(dependencyDown)
 		}
-		pool.Spec.Drain = &v1alpha1.Drain{Timeout: durationOfSeconds(10), OnTimeout: v1alpha1.DrainRequeue}
+		pool.Spec.Drain = &v1alpha1.Drain{Timeout: v1alpha1.NewDuration(10 * time.Second), OnTimeout: v1alpha1.DrainRequeue}
 		pool.Spec.Rollout = &v1alpha1.Rollout{Strategy: r.trial.strategy}
 		if r.trial.strategy == v1alpha1.RolloutCanary {
-			pool.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Percent: 50, Pause: durationOfSeconds(5)}}
+			pool.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Percent: 50, Pause: v1alpha1.NewDuration(5 * time.Second)}}
 		}
 	})
 }
 
 func (r *releaseTest) pool() *v1alpha1.WorkerPool {
-	r.t.Helper()
-	pool := &v1alpha1.WorkerPool{}
-	require.NoError(r.t, cluster.Get(r.t.Context(), r.objectKey(r.trial.name()), pool))
-	return pool
+	return get(r.t, &v1alpha1.WorkerPool{}, r.objectKey(r.trial.name()))
 }
 
-// environment of the workers of a release.
 func (r *releaseTest) environment(defect string) []corev1.EnvVar {
 	wrong := strings.Replace(r.brokerURL(), ":right@", ":wrong@", 1)
 	return []corev1.EnvVar{{Name: "BROKER", Value: wrong}, {Name: "DEFECT", Value: defect}}
@@ -530,9 +508,7 @@ func (r *releaseTest) release(version, defect string) {
 	require.NoError(r.t, cluster.Patch(r.t.Context(), pool, client.MergeFrom(before)))
 }
 
-// wantOldReleaseServes checks that the defective release is never promoted, and the old one keeps all of its workers.
 func (r *releaseTest) wantOldReleaseServes(good string) {
-	r.t.Helper()
 	deadline := time.Now().Add(badReleaseTime)
 	for time.Now().Before(deadline) {
 		pool := r.pool()
@@ -546,9 +522,7 @@ func (r *releaseTest) wantOldReleaseServes(good string) {
 			r.t.Fatal(r.t.Context().Err())
 		}
 	}
-	poll.Until(r.t, "the old release to have all of its workers", func() bool {
-		return readyWorkersIn(r.pool(), good) == releaseWorkers
-	})
+	poll.Until(r.t, "the old release to have all of its workers", func() bool { return readyWorkersIn(r.pool(), good) == releaseWorkers })
 }
 
 // minOldWorkers returns how many workers of the old release must always be ready. A worker of which half of
@@ -560,11 +534,294 @@ func (c trial) minOldWorkers() int32 {
 	return releaseWorkers
 }
 
-func readyWorkersIn(pool *v1alpha1.WorkerPool, revision string) int32 {
+func readyWorkersIn(pool *v1alpha1.WorkerPool, revision string) (ready int32) {
 	for _, status := range pool.Status.Revisions {
 		if status.Name == revision {
-			return status.Ready
+			ready = status.Ready
 		}
 	}
-	return 0
+	return ready
+}
+
+const (
+	// defaultJobCount is the number of jobs of a test; make soak sends more. All are sent within sendDuration.
+	defaultJobCount    = 3000
+	sendDuration       = 50 * time.Second
+	defaultJobDuration = 300 * time.Millisecond
+)
+
+type jobBatch struct {
+	queue string
+	// run is the prefix of the names of the jobs.
+	run        string
+	jobs, rate int
+	// endless is true if jobs are sent until endBatches, instead of a number of them: what a test does meanwhile
+	// takes longer on a busy node than on an idle one.
+	endless bool
+	takes   time.Duration
+}
+
+func newQueueEnv(t *testing.T, ns string) *queueEnv {
+	t.Helper()
+	env := &queueEnv{t: t, namespace: ns, jobCount: defaultJobCount, jobDuration: defaultJobDuration}
+	if number, err := strconv.Atoi(os.Getenv("E2E_JOBS")); err == nil {
+		env.jobCount = number
+	}
+	env.jobRate = env.jobCount / int(sendDuration.Seconds())
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // hack/with-cluster keeps a description of what exists after a failure
+		}
+		// Idle workers take processor time from other tests.
+		require.NoError(t, cluster.DeleteAllOf(context.Background(), &v1alpha1.WorkerPool{}, client.InNamespace(ns)))
+	})
+	env.deployNATS()
+	env.runKubectl("rollout", "status", "statefulset/nats", "--timeout=10m")
+	for _, file := range []string{"ledger", "queue"} {
+		env.runKubectl("apply", "-f", filepath.Join(repositoryRoot, "examples", "orders", file+".yaml"))
+	}
+	env.runKubectl("patch", "secret", "broker", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, env.brokerURL()))
+	env.waitUntilQueueReady("orders")
+	return env
+}
+
+// deployNATS deploys NATS in the namespace, with a low request of CPU: the servers of all tests stay, and together would reserve the whole node.
+func (env *queueEnv) deployNATS() {
+	env.t.Helper()
+	base, err := filepath.Abs(filepath.Join(repositoryRoot, "config", "nats"))
+	require.NoError(env.t, err)
+	dir := env.t.TempDir()
+	base, err = filepath.Rel(dir, base)
+	require.NoError(env.t, err)
+	patch := `[{"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests/cpu", "value": "5m"}]`
+	overlay := fmt.Sprintf("namespace: %s\nresources: [%s]\npatches:\n- {target: {kind: StatefulSet}, patch: '%s'}\n", env.namespace, base, patch)
+	require.NoError(env.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
+	env.runKubectl("apply", "-k", dir)
+}
+
+func (env *queueEnv) brokerURL() string {
+	return "nats://" + env.brokerUser + "nats." + env.namespace + ":4222"
+}
+
+func (env *queueEnv) waitUntilQueueReady(name string) {
+	env.t.Helper()
+	poll.Until(env.t, "the Queue "+name+" to be ready", func() bool {
+		return meta.IsStatusConditionTrue(env.getQueue(name).Status.Conditions, v1alpha1.ConditionReady)
+	})
+}
+
+func (env *queueEnv) createPool(change func(pool *v1alpha1.WorkerPool)) {
+	env.t.Helper()
+	env.createPoolFromExample("orders/workerpool.yaml", change)
+}
+
+func (env *queueEnv) createPoolFromExample(example string, change func(pool *v1alpha1.WorkerPool)) {
+	env.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", filepath.FromSlash(example)))
+	require.NoError(env.t, err)
+	pool := &v1alpha1.WorkerPool{}
+	require.NoError(env.t, yaml.Unmarshal(raw, pool))
+	pool.Namespace = env.namespace
+	if change != nil {
+		change(pool)
+	}
+	require.NoError(env.t, cluster.Create(env.t.Context(), pool))
+}
+
+func (env *queueEnv) objectKey(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: env.namespace, Name: name}
+}
+
+func (env *queueEnv) getPool() *v1alpha1.WorkerPool {
+	return get(env.t, &v1alpha1.WorkerPool{}, env.objectKey("orders"))
+}
+
+func (env *queueEnv) getQueue(name string) *v1alpha1.Queue {
+	return get(env.t, &v1alpha1.Queue{}, env.objectKey(name))
+}
+
+func (env *queueEnv) runKubectl(args ...string) string {
+	env.t.Helper()
+	command := newKubectlCommand(env.t.Context(), append([]string{"-n", env.namespace}, args...)...)
+	output, err := command.CombinedOutput()
+	require.True(env.t, err == nil, "%s: %v\n%s", command, err, output)
+	return string(output)
+}
+
+func (env *queueEnv) runLoadgen(name string, args ...string) {
+	env.t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: env.namespace}}
+	job.Spec.BackoffLimit = new(int32(0))
+	job.Spec.Template.Spec = env.newPodSpec("/ledger-tool", args...)
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	require.NoError(env.t, cluster.Create(env.t.Context(), job))
+}
+
+// newPodSpec returns a Pod with the ledger that runs a program of the worker's image.
+func (*queueEnv) newPodSpec(program string, args ...string) corev1.PodSpec {
+	pod := restrictedPod("worker", "example-worker:v1", append([]string{program}, args...)...)
+	pod.TerminationGracePeriodSeconds = nil
+	pod.Containers[0].Env = []corev1.EnvVar{{Name: "LEDGER", Value: "/ledger/lines"}}
+	pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "ledger", MountPath: "/ledger"}}
+	claim := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "ledger"}
+	pod.Volumes = []corev1.Volume{{Name: "ledger", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}}}
+	return pod
+}
+
+func (env *queueEnv) sendBatch(b jobBatch) {
+	env.t.Helper()
+	load := fmt.Sprintf("send -url=%s -queue=%s -run=%s -jobs=%d -rate=%d -milliseconds=%d",
+		env.brokerURL(), b.queue, b.run, b.jobs, b.rate, b.takes.Milliseconds())
+	if b.endless {
+		load += " -until=" + b.endFile()
+	}
+	env.sentBatches = append(env.sentBatches, b)
+	env.runLoadgen("send-"+b.run, strings.Fields(load)...)
+}
+
+// endFile returns the path of the file that ends an endless batch. Then it contains the number of its jobs.
+func (b *jobBatch) endFile() string { return "/ledger/" + b.run + ".end" }
+
+func (env *queueEnv) endBatches() {
+	env.t.Helper()
+	for _, b := range env.sentBatches {
+		if b.endless {
+			env.runLoadgen("end-"+b.run, "end", "-file="+b.endFile())
+		}
+	}
+}
+
+// sendCompletionTime returns when the last job was sent. It is zero while jobs are being sent.
+func (env *queueEnv) sendCompletionTime() time.Time {
+	env.t.Helper()
+	var last time.Time
+	for _, b := range env.sentBatches {
+		job := get(env.t, &batchv1.Job{}, env.objectKey("send-"+b.run))
+		if job.Status.Failed > 0 {
+			env.t.Fatalf("sending failed: %s", env.runKubectl("logs", "job/"+job.Name))
+		}
+		if job.Status.CompletionTime == nil {
+			return time.Time{}
+		}
+		last = slices.MaxFunc([]time.Time{last, job.Status.CompletionTime.Time}, time.Time.Compare)
+	}
+	return last
+}
+
+// waitUntilAllDone waits until all jobs are sent and their queues are empty. The operator does not write again that an idle
+// queue is empty, so the spec of the Queue is changed until its status is younger than the last job.
+func (env *queueEnv) waitUntilAllDone() {
+	env.t.Helper()
+	var at time.Time
+	poll.Until(env.t, "all jobs to be sent", func() bool {
+		at = env.sendCompletionTime()
+		return !at.IsZero()
+	})
+	for _, b := range env.sentBatches {
+		var changed time.Time
+		poll.Until(env.t, "the Queue "+b.queue+" to be empty", func() bool {
+			if env.isQueueEmpty(b.queue, at) {
+				return true
+			}
+			if time.Since(changed) > 5*time.Second {
+				changed = time.Now()
+				queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: b.queue, Namespace: env.namespace}}
+				patch := fmt.Appendf(nil, `{"spec":{"deadLetter":{"alertThreshold":%d}}}`, changed.Unix())
+				require.NoError(env.t, cluster.Patch(env.t.Context(), queue, client.RawPatch(types.MergePatchType, patch)))
+			}
+			return false
+		})
+	}
+}
+
+// isQueueEmpty reports whether the Queue's status, measured after the given time, shows no messages.
+func (env *queueEnv) isQueueEmpty(name string, after time.Time) bool {
+	s := &env.getQueue(name).Status
+	return s.MeasuredTime != nil && s.MeasuredTime.After(after) && s.Backlog != nil && *s.Backlog == 0 && s.InFlight != nil && *s.InFlight == 0 && (s.Delayed == nil || *s.Delayed == 0)
+}
+
+// wantEachDoneOnce checks that each job of the runs was done exactly once, and that at least the given number of revisions worked on the first run.
+func (env *queueEnv) wantEachDoneOnce(revisions int, runs ...string) {
+	env.t.Helper()
+	for _, b := range env.sentBatches {
+		if !slices.Contains(runs, b.run) {
+			continue
+		}
+		result := env.verifyBatch(b)
+		require.True(env.t, result.EachDoneOnce() && (b.run != runs[0] || result.Revisions >= revisions), "run %s: %+v", b.run, result)
+	}
+}
+
+func (env *queueEnv) verifyBatch(b jobBatch) verify.LedgerResult {
+	env.t.Helper()
+	jobs := fmt.Sprintf("-jobs=%d", b.jobs)
+	if b.endless {
+		jobs = "-jobs-from=" + b.endFile()
+	}
+	env.runLoadgen("verify-"+b.run, "verify", "-run="+b.run, jobs)
+	var name string
+	poll.Until(env.t, "the ledger to be verified", func() bool {
+		pods, err := clientset.CoreV1().Pods(env.namespace).List(env.t.Context(), metav1.ListOptions{LabelSelector: "job-name=verify-" + b.run})
+		if err != nil || len(pods.Items) == 0 {
+			return false
+		}
+		name = pods.Items[0].Name
+		phase := pods.Items[0].Status.Phase
+		return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+	})
+	var v verify.LedgerResult
+	_, output, _ := strings.Cut(readLog(env.t, env.namespace, name, ""), "{") // the program also prints its error
+	line, _, _ := strings.Cut(output, "\n")
+	err := json.Unmarshal([]byte("{"+line), &v)
+	require.True(env.t, err == nil, "%v: %s", err, output)
+	env.t.Log(v.String())
+	return v
+}
+
+// rollOutAndScaleRepeatedly rolls the pool out and scales it while jobs are being sent. It calls each after every change.
+func (env *queueEnv) rollOutAndScaleRepeatedly(each func(turn int)) {
+	pause := max(time.Duration(env.jobCount/env.jobRate)*time.Second/8, 5*time.Second)
+	for turn := 1; env.sendCompletionTime().IsZero(); turn++ {
+		env.patchPool(fmt.Sprintf(`{"spec":{"version":"%d"}}`, turn+1))
+		env.patchPool(fmt.Sprintf(`{"spec":{"autoscaling":{"maxReplicas":%d}}}`, 4+rand.IntN(4)))
+		each(turn)
+		select {
+		case <-time.After(pause):
+		case <-env.t.Context().Done():
+			env.t.Fatal(env.t.Context().Err())
+		}
+	}
+}
+
+func (env *queueEnv) workerPods() []corev1.Pod {
+	env.t.Helper()
+	return slices.DeleteFunc(podsWith(env.t, env.namespace, nil), func(pod corev1.Pod) bool { return !strings.HasPrefix(pod.Name, "orders-") })
+}
+
+func testNoJobIsLostWhenPodsAreKilled(t *testing.T) {
+	env := newQueueEnv(t, disruptionNamespace)
+	env.createPool(nil)
+	env.sendBatch(jobBatch{queue: "orders", run: "job", jobs: env.jobCount, rate: env.jobRate, takes: env.jobDuration})
+	inFlight := 0
+	env.rollOutAndScaleRepeatedly(func(turn int) {
+		const concurrency = 10 // of one worker
+		workers := env.workerPods()
+		if turn%3 == 0 { // leases can expire while the broker is away
+			env.runKubectl("delete", "pod", "nats-0", "--grace-period=0", "--force")
+			inFlight += concurrency * len(workers)
+			return
+		}
+		for _, pod := range workers {
+			if rand.IntN(2) == 0 && pod.Status.Phase == corev1.PodRunning {
+				env.runKubectl("delete", "pod", pod.Name, "--grace-period=0", "--force", "--ignore-not-found")
+				inFlight += concurrency
+			}
+		}
+	})
+	env.waitUntilAllDone()
+	result := env.verifyBatch(jobBatch{run: "job", jobs: env.jobCount})
+	require.True(t, result.Done == result.Sent && len(result.Unexpected) == 0, "unexpected ledger: %+v", result)
+	if limit := inFlight + 60; result.Repeated > limit { // plus those of workers that start or stop meanwhile
+		t.Errorf("%d jobs were repeated, but at most %d were in flight", result.Repeated, limit)
+	}
 }

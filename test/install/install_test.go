@@ -1,10 +1,15 @@
 //go:build e2e
 
+// Package install tests the ways to install the operator that README.md and docs/helm.md describe, on an empty cluster
+// with a real node. `make soak SOAK_PARTS=install` starts such a cluster.
 package install
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +30,140 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
+
+const (
+	repositoryRoot = "../.."
+	image          = "registry.example/yardmaster:v1" // the one that the README builds
+)
+
+var cluster *testenv.Cluster
+
+func TestMain(m *testing.M) {
+	testenv.Main(m, "make soak SOAK_PARTS=install", func(_ context.Context, c *testenv.Cluster) (func() error, error) {
+		cluster = c
+		return testenv.NothingToEnd, nil
+	})
+}
+
+// run runs a script from the root of the repository, as a user would who has kubectl, Helm and Docker, and returns what it printed.
+func run(t *testing.T, script string) string {
+	t.Helper()
+	programs, err := filepath.Abs("programs")
+	require.NoError(t, err)
+	// A user stops at the first command that fails.
+	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	command.Dir = repositoryRoot
+	command.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "MAKEFLAGS=", "MAKELEVEL=")
+	output, err := command.CombinedOutput()
+	require.True(t, err == nil, "%s: %v\n%s", script, err, output)
+	return string(output)
+}
+
+// shellBlocks returns the shell commands below a heading of a page, block by block.
+func shellBlocks(t *testing.T, page, heading string) []string {
+	content, err := os.ReadFile(filepath.Join(repositoryRoot, page))
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(content), "\n## "+heading+"\n")
+	require.True(t, found, "%s has no section %s", page, heading)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var blocks []string
+	for {
+		_, after, found := strings.Cut(section, "\n```sh\n")
+		if !found {
+			return blocks
+		}
+		block, rest, _ := strings.Cut(after, "\n```\n")
+		blocks, section = append(blocks, block), rest
+	}
+}
+
+func exists(t *testing.T, object client.Object, ns, name string) bool {
+	t.Helper()
+	err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object)
+	require.NoError(t, client.IgnoreNotFound(err))
+	return err == nil
+}
+
+// wantSequence checks that the operator runs sequences in the namespace, and that its webhook refuses wrong ones there.
+func wantSequence(t *testing.T, ns string) {
+	t.Helper()
+	// The API server learns a moment after the webhook's configuration how to reach it.
+	poll.Until(t, "the webhook in "+ns, func() bool { return webhookServes(t, ns) })
+	completeSequence(t, ns)
+}
+
+func completeSequence(t *testing.T, ns string) {
+	t.Helper()
+	sj := testbuilder.SequentialJob("hello", "").Step("hello").Step("goodbye").Obj()
+	sj.Namespace, sj.Name, sj.GenerateName = ns, "", "hello-"
+	for i := range sj.Spec.Containers {
+		sj.Spec.Containers[i].Image, sj.Spec.Containers[i].Command = "busybox:1.37", []string{"true"}
+	}
+	require.NoError(t, cluster.Create(t.Context(), sj))
+	waitUntilCompleted(t, sj)
+}
+
+func waitUntilCompleted(t *testing.T, sj *v1alpha1.SequentialJob) {
+	t.Helper()
+	poll.Until(t, sj.Name+" in "+sj.Namespace+" to complete", func() bool {
+		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(sj), sj))
+		require.True(t, !meta.IsStatusConditionTrue(sj.Status.Conditions, v1alpha1.ConditionFailed), "it failed: %+v", sj.Status)
+		return sj.Status.Phase == v1alpha1.PhaseCompleted
+	})
+}
+
+// webhookServes returns whether the webhook refuses a sequence that only it can refuse, because CEL can't express why.
+func webhookServes(t *testing.T, ns string) bool {
+	t.Helper()
+	sj := testbuilder.SequentialJob("wrong", "").Step("a", testbuilder.StepImage("")).Obj()
+	sj.Namespace = ns
+	err := cluster.Create(t.Context(), sj, client.DryRunAll)
+	var status interface{ Status() metav1.Status }
+	return errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonInvalid
+}
+
+const workManifest = `
+apiVersion: yardmaster.dev/v1alpha1
+kind: Schedule
+metadata: {name: each-minute}
+spec:
+  schedule: "* * * * *"
+  sequentialJob:
+    spec: {containers: [{name: only, image: "busybox:1.37", command: ["true"]}]}
+---
+apiVersion: yardmaster.dev/v1alpha1
+kind: WorkerPool
+metadata: {name: workers}
+spec:
+  queues: [{name: jobs}]
+  replicas: %d
+  drain: {mode: Signal}
+  template:
+    spec:
+      containers: [{name: worker, image: "busybox:1.37", command: [sh, -c, "trap 'exit 0' TERM; sleep 86400 & wait"], securityContext: {runAsUser: 1000}}]
+`
+
+func createWork(t *testing.T, ns string, replicas int) {
+	t.Helper()
+	run(t, "kubectl -n "+ns+" create secret generic broker --from-literal=url=nats://nats.nats:4222 && kubectl -n "+ns+" label secret broker yardmaster.dev/broker=true")
+	createQueue(t, ns)
+	apply(t, ns, fmt.Sprintf(workManifest, replicas))
+}
+
+func createQueue(t *testing.T, ns string) {
+	t.Helper()
+	apply(t, ns, `
+apiVersion: yardmaster.dev/v1alpha1
+kind: Queue
+metadata: {name: jobs}
+spec: {broker: {engine: NATS, urlSecretRef: {name: broker}}}
+`)
+}
+
+func apply(t *testing.T, ns, manifest string) {
+	t.Helper()
+	run(t, "kubectl -n "+ns+" apply -f - <<'YAML'\n"+manifest+"\nYAML")
+}
 
 const helmValues = " --set image.repository=registry.example/yardmaster,image.tag=v1"
 
@@ -57,7 +197,6 @@ func TestReleaseOfTheChartWithARunningOperator(t *testing.T) {
 	uninstall(t, "yardmaster-system")
 }
 
-// helm runs a command of Helm, and waits until the operator is ready.
 func helm(t *testing.T, command string) {
 	t.Helper()
 	if !strings.HasPrefix(command, "uninstall") {
@@ -66,7 +205,6 @@ func helm(t *testing.T, command string) {
 	run(t, "helm "+command)
 }
 
-// uninstall deletes a release, what it keeps, and its namespace.
 func uninstall(t *testing.T, ns string) {
 	t.Helper()
 	run(t, "make uninstall")
@@ -83,9 +221,8 @@ func wantWatched(t *testing.T, release string, watched ...string) {
 	require.Equal(t, image, deployment.Spec.Template.Spec.Containers[0].Image)
 	everywhere := exists(t, &rbacv1.ClusterRoleBinding{}, "", "yardmaster-sequentialjob-"+release)
 	for _, ns := range []string{"team-x", "team-y", "team-z"} {
-		if role := exists(t, &rbacv1.Role{}, ns, "yardmaster-sequentialjob"); !everywhere && role != slices.Contains(watched, ns) {
-			t.Errorf("the operator has a Role in %s: %t", ns, role)
-		}
+		role := exists(t, &rbacv1.Role{}, ns, "yardmaster-sequentialjob")
+		require.True(t, everywhere || role == slices.Contains(watched, ns), "the operator has a Role in %s: %t", ns, role)
 	}
 	for _, ns := range watched {
 		wantSequence(t, ns)
@@ -181,7 +318,12 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 	// No release deletes the policies, which protect the sessions of all.
 	run(t, "kubectl get validatingadmissionpolicybindings yardmaster-session-users")
 
-	wantNamespacesDeleted(t)
+	running := startSequence(t, "served-by-c")
+	run(t, "kubectl delete namespace platform-c")
+	require.NoError(t, cluster.Delete(t.Context(), running))
+	require.True(t, exists(t, running, running.Namespace, running.Name), "a sequence with an active step was deleted without its operator")
+	run(t, "kubectl -n served-by-c patch sequentialjob "+running.Name+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+	run(t, "kubectl delete namespace served-by-c --timeout=5m")
 	helm(t, "uninstall yardmaster --namespace platform-b")
 	run(t, "make uninstall")
 	run(t, "kubectl delete namespace nats platform-a platform-b served-by-a served-by-b platform-d --ignore-not-found")
@@ -190,7 +332,6 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 
 // bindTeam gives the user team the permissions that docs/helm.md names.
 func bindTeam(t *testing.T, namespaces ...string) {
-	t.Helper()
 	for _, ns := range namespaces {
 		for _, role := range []string{"admin", "yardmaster-installer"} {
 			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role}}
@@ -198,15 +339,12 @@ func bindTeam(t *testing.T, namespaces ...string) {
 			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "team"}}
 			require.NoError(t, cluster.Create(t.Context(), binding))
 		}
-	}
-	for _, ns := range namespaces {
 		run(t, "until kubectl auth can-i create roles -n "+ns+" --as team >/dev/null; do sleep 0.5; done")
 	}
 }
 
 // wantWorkWithRolesOnly checks what docs/helm.md promises for an operator without ClusterRoles.
 func wantWorkWithRolesOnly(t *testing.T, ns string) {
-	t.Helper()
 	completeSequence(t, ns)
 	apply(t, ns, `{apiVersion: yardmaster.dev/v1alpha1, kind: Policy, metadata: {name: limits}, spec: {limits: {maxReplicasTotal: 1}}}`)
 	createWork(t, ns, 2)
@@ -221,26 +359,13 @@ func wantWorkWithRolesOnly(t *testing.T, ns string) {
 	run(t, "kubectl -n "+ns+" delete workerpool/workers queue/jobs --timeout 5m")
 }
 
-// wantNamespacesDeleted deletes the namespaces of the operator with Roles only, as docs/operations.md says.
-func wantNamespacesDeleted(t *testing.T) {
-	t.Helper()
-	running := startSequence(t, "served-by-c")
-	run(t, "kubectl delete namespace platform-c")
-	require.NoError(t, cluster.Delete(t.Context(), running))
-	require.True(t, exists(t, running, running.Namespace, running.Name), "a sequence with an active step was deleted without its operator")
-	run(t, "kubectl -n served-by-c patch sequentialjob "+running.Name+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
-	run(t, "kubectl delete namespace served-by-c --timeout=5m")
-}
-
-// The README's commands run as they are written, on an empty cluster. Only docker is another program, which loads the
-// image into the cluster.
+// The README's commands run as they are written, on an empty cluster. Only docker is another program, which loads the image into the cluster.
 func TestInstallStepsOfTheReadmeNeedNoOtherStep(t *testing.T) {
 	blocks := shellBlocks(t, "README.md", "On your own cluster")
 	require.Equal(t, 2, len(blocks))
 	deploy := regexp.MustCompile(`(?m)^make install deploy .*$`)
-	if found := deploy.FindAllString(blocks[0], -1); len(found) != 1 {
-		t.Fatalf("the first block has %d commands that the second block can replace", len(found))
-	}
+	found := deploy.FindAllString(blocks[0], -1)
+	require.True(t, len(found) == 1, "the first block has %d commands that the second block can replace", len(found))
 	for _, way := range []struct{ name, commands, uninstall string }{
 		{"with make", blocks[0], "make uninstall undeploy NAMESPACES=team-a"},
 		{"with Helm", deploy.ReplaceAllLiteralString(blocks[0], blocks[1]), "make uninstall; helm uninstall yardmaster --namespace yardmaster-system"},
@@ -270,7 +395,6 @@ func wantNothingLeft(t *testing.T) {
 
 const baselineImage = "registry.example/yardmaster:baseline"
 
-// upgradedObjects are objects of the other kinds at work.
 const upgradedObjects = `
 apiVersion: yardmaster.dev/v1alpha1
 kind: Policy

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,14 +36,12 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// restrictedOperator is the ServiceAccount of an operator for all namespaces, with the admission
-// policies of the installation.
+// restrictedOperator is the ServiceAccount of an operator for all namespaces, with the admission policies of the installation.
 type restrictedOperator struct {
 	*deployment
 	t      *testing.T
 	client client.Client
-	// owner of the operator's objects in the namespace watched. The WorkerPool controller of these
-	// tests does not reconcile it.
+	// owner of the operator's objects in the namespace watched. The WorkerPool controller of these tests does not reconcile it.
 	owner *v1alpha1.WorkerPool
 }
 
@@ -55,7 +56,6 @@ func newRestrictedOperator(t *testing.T) *restrictedOperator {
 	return o
 }
 
-// newClientOf returns a client with the permissions of a ServiceAccount.
 func newClientOf(t *testing.T, account string) client.Client {
 	t.Helper()
 	return impersonate(t, account, permissions.Groups(account)...)
@@ -108,23 +108,13 @@ func installAdmissionPolicies(t *testing.T) {
 	admissionPolicies.succeeded = true
 }
 
-// waitForAdmissionPolicies returns once the policies exist, and that about the users of sessions, which applies to everybody, has an
-// effect.
+// waitForAdmissionPolicies returns once the policies exist, and that about the users of sessions, which applies to everybody, has an effect.
 func waitForAdmissionPolicies(t *testing.T) {
 	t.Helper()
 	admissionPolicies.Do(func() { installAdmissionPolicies(t) })
 	require.True(t, admissionPolicies.succeeded, "the admission policies were not installed: see the failure of another test")
 }
 
-func removeAdmissionPolicies(ctx context.Context) {
-	for _, object := range admissionPolicies.installed {
-		if err := cluster.Delete(ctx, object); err != nil {
-			fmt.Fprintln(os.Stderr, "removing an admission policy:", err)
-		}
-	}
-}
-
-// restrict waits until the admission policies apply to this ServiceAccount.
 func (o *restrictedOperator) restrict() {
 	o.t.Helper()
 	waitForAdmissionPolicies(o.t)
@@ -148,9 +138,7 @@ func (o *restrictedOperator) restrict() {
 func (o *restrictedOperator) create(object client.Object) {
 	o.t.Helper()
 	require.NoError(o.t, cluster.Create(o.t.Context(), object))
-	o.t.Cleanup(func() {
-		require.NoError(o.t, client.IgnoreNotFound(cluster.Delete(context.Background(), object)))
-	})
+	o.t.Cleanup(func() { require.NoError(o.t, client.IgnoreNotFound(cluster.Delete(context.Background(), object))) })
 }
 
 func isDeniedByPolicy(err error) bool {
@@ -426,9 +414,8 @@ func canRestoreItsObjects(t *testing.T, o *restrictedOperator) {
 		{renamed, restored},
 		{renamed, `{"metadata": {"annotations": {"a": "b"}}}`},
 	} {
-		if err := o.client.Patch(t.Context(), change.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change.patch)), client.DryRunAll); err != nil {
-			t.Errorf("patching %s with %s: %v", change.object.GetName(), change.patch, err)
-		}
+		err := o.client.Patch(t.Context(), change.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change.patch)), client.DryRunAll)
+		require.True(t, err == nil, "patching %s with %s: %v", change.object.GetName(), change.patch, err)
 	}
 	retained := o.newOwnObject("persistentvolumeclaims", o.watched, "retained") // it outlives its owner
 	retained.SetOwnerReferences(nil)
@@ -489,10 +476,223 @@ func createsOnlyRunsOfSchedules(t *testing.T, o *restrictedOperator) {
 			for _, object := range []client.Object{sequence, session} {
 				object.SetOwnerReferences(row.owners)
 				err := o.client.Create(t.Context(), object, client.DryRunAll)
-				if isDenied := isDeniedByPolicy(err); isDenied != row.denied || !isDenied && err != nil {
-					t.Errorf("%T: %v, want a denial: %t", object, err, row.denied)
-				}
+				isDenied := isDeniedByPolicy(err)
+				require.True(t, isDenied == row.denied && (isDenied || err == nil), "%T: %v, want a denial: %t", object, err, row.denied)
 			}
 		})
 	}
+}
+
+var watchingControllers = []string{"agenticsession", "egressproxy", "policy", "queue", "schedule", "sequentialjob", "workerpool"}
+
+func permissionsPage(t *testing.T) permissions.Page {
+	t.Helper()
+	page, err := permissions.ReadPage(filepath.Join(repositoryRoot, "docs", "reference", "permissions.md"))
+	require.NoError(t, err)
+	return page
+}
+
+// The operator of each deployment, and the gateway, have exactly the permissions on the page: for each controller alone
+// and for all together, with Roles in some namespaces and with ClusterRoles.
+func TestPermissionsEqualTheReferencePage(t *testing.T) {
+	t.Parallel()
+	page := permissionsPage(t)
+	for _, controllers := range []string{"*", "*,-workerpool", "agenticsession", "egressproxy", "jobreport", "policy", "queue", "schedule", "sequentialjob", "workerpool"} {
+		for _, clusterWide := range []bool{false, true} {
+			scope := "some namespaces"
+			if clusterWide {
+				scope = "all namespaces"
+			}
+			t.Run(controllers+" in "+scope, func(t *testing.T) {
+				t.Parallel()
+				d := installPermissions(t, controllers, clusterWide)
+				want := func(everywhere, own, watched, reported []string) {
+					t.Helper()
+					if clusterWide {
+						everywhere = append(everywhere, watched...)
+					}
+					d.wantPermissions(t, d.operator, everywhere, own)
+					d.wantPermissions(t, d.watched, everywhere, watched)
+					d.wantPermissions(t, d.reported, everywhere, reported)
+					d.wantPermissions(t, "kube-system", everywhere)
+				}
+				reported := page.Columns(permissions.ReportedNamespaces, "jobreport", "openreports")
+				if !d.isEnabled("jobreport") {
+					reported = nil
+				}
+				want(page.Columns(permissions.AllNamespaces, append([]string{"metrics", "admission policies", "identity", "API server"}, d.watching()...)...),
+					page.Columns(permissions.OperatorNamespace, "leader election", "workers", "own Pod"),
+					page.Columns(permissions.WatchedNamespaces, d.watching()...), reported)
+				if controllers == "queue" {
+					d.serviceAccount = gatewayAccount
+					want(page.Columns(permissions.Gateway, "all namespaces"), page.Columns(permissions.Gateway, "own namespace"),
+						page.Columns(permissions.Gateway, "served namespaces"), nil)
+				}
+			})
+		}
+	}
+}
+
+// deployment has the permissions of `make deploy` for a ServiceAccount of its own.
+type deployment struct {
+	controllers    string
+	serviceAccount string // whose permissions are compared: that of the operator unless a test changes it
+	// operator, watched and reported are namespaces: that of the operator, one in which its controllers work, and one that it reports on.
+	operator, watched, reported string
+}
+
+func (d *deployment) account() string {
+	return "system:serviceaccount:" + d.operator + ":" + d.serviceAccount
+}
+
+func (d *deployment) isEnabled(controller string) bool {
+	selectors := strings.Split(d.controllers, ",")
+	return slices.Contains(selectors, controller) || slices.Contains(selectors, "*") && !slices.Contains(selectors, "-"+controller)
+}
+
+func (d *deployment) watching() []string {
+	return slices.DeleteFunc(slices.Clone(watchingControllers), func(name string) bool { return !d.isEnabled(name) })
+}
+
+// wantPermissions waits until the ServiceAccount has these permissions: the API server caches Roles.
+func (d *deployment) wantPermissions(t *testing.T, ns string, lists ...[]string) {
+	t.Helper()
+	require.NoError(t, poll.UntilNil(t.Context(), func() error {
+		got, err := permissions.OfServiceAccount(t.Context(), config, d.account(), ns)
+		if diff := cmp.Diff(permissions.Union(lists...), got); err == nil && diff != "" {
+			err = fmt.Errorf("permissions in %s (-want, +got):\n%s", ns, diff)
+		}
+		return err
+	}))
+}
+
+// installPermissions creates the Roles and bindings that `make deploy` creates. The operator's namespace
+// is that of the test, with which the names of objects without a namespace end, so that tests do not affect each other.
+func installPermissions(t *testing.T, controllers string, clusterWide bool) *deployment {
+	t.Helper()
+	d := &deployment{controllers: controllers, serviceAccount: "yardmaster", operator: namespace(t), watched: namespace(t), reported: namespace(t)}
+	names := strings.NewReplacer("overlay-operator", d.operator, "overlay-watched", d.watched, "overlay-reported", d.reported)
+	for _, object := range bindingsAndRoles(t, names.Replace(overlayOf(t, controllers, clusterWide))) {
+		mustCreate(t, object)
+	}
+	return d
+}
+
+// overlays are the manifests of installPermissions, which replaces the names of their namespaces.
+var overlays sync.Map
+
+// overlayOf builds the manifests for these controllers once for all tests.
+func overlayOf(t *testing.T, controllers string, clusterWide bool) string {
+	t.Helper()
+	namespaces := "overlay-watched"
+	if clusterWide {
+		namespaces = "*"
+	}
+	directory := strings.NewReplacer("*", "all", ",", "-").Replace("permissions-" + controllers + "-in-" + namespaces)
+	build, _ := overlays.LoadOrStore(directory, sync.OnceValue(func() string {
+		return buildOverlay(t, directory, controllers, namespaces, "jobreport-openreports,gateway", "overlay-reported", "", "overlay-operator")
+	}))
+	return build.(func() string)()
+}
+
+// buildOverlay returns the manifests of `make deploy`. More arguments are those of hack/overlay.
+func buildOverlay(t *testing.T, name, controllers, namespaces, components, reported string, more ...string) string {
+	t.Helper()
+	overlay := filepath.Join("dist", name) // it refers to ../../config
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repositoryRoot, overlay)) })
+	testenv.Run(t, "hack/overlay", append([]string{overlay, "yardmaster:dev", controllers, namespaces, components, reported}, more...)...)
+	return testenv.Run(t, "kustomize", "build", overlay)
+}
+
+// bindingsAndRoles returns the bindings of a manifest and the Roles that they refer to. The others are for users.
+func bindingsAndRoles(t *testing.T, manifest string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, bound := testenv.Decode(t, manifest), map[string]bool{}
+	for _, object := range objects {
+		if name, found, _ := unstructured.NestedString(object.Object, "roleRef", "name"); found {
+			bound[name] = true
+		}
+	}
+	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		isBoundRole := strings.HasSuffix(object.GetKind(), "Role") && bound[object.GetName()]
+		return !isBoundRole && !strings.HasSuffix(object.GetKind(), "RoleBinding")
+	})
+}
+
+func readManifests(t *testing.T, path string) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return testenv.Decode(t, string(raw))
+}
+
+// Users set the namespace in a kustomization of theirs, and the bindings, the webhooks and the names in certificates
+// follow. In an installation for some namespaces, the Roles stay in these.
+func TestManifestsFollowTheNamespaceOfAUsersKustomization(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, directory := range []string{"config", "examples/install"} {
+		require.NoError(t, os.CopyFS(filepath.Join(root, directory), os.DirFS(filepath.Join(repositoryRoot, directory))))
+	}
+	components := []string{"admission-policy", "cert-manager", "default-broker", "gateway", "jobreport-alerts", "prometheus", "queue-alerts", "webhook-network-policy"}
+	writeKustomization(t, filepath.Join(root, "config", "platform"), "namespace: platform\nresources: [../cluster-wide]\n", nil)
+	writeKustomization(t, filepath.Join(root, "config", "platform-with-components"), "resources: [../platform]\n", components)
+	writeKustomization(t, filepath.Join(root, "config", "teams-with-components"), "resources: [../../examples/install]\n", components)
+	for directory, namespaces := range map[string][]string{
+		"config/platform":                 {"platform"},
+		"config/platform-with-components": {"platform"},
+		"examples/install":                {"platform", "team-a", "team-b"},
+		"config/teams-with-components":    {"platform", "team-a", "team-b"},
+	} {
+		t.Run(directory, func(t *testing.T) {
+			manifest := testenv.Run(t, "kustomize", "build", filepath.Join(root, directory))
+			for i, line := range strings.Split(manifest, "\n") {
+				require.True(t, !strings.Contains(line, "yardmaster-system"), "line %d of the manifest still names the default namespace: %s", i+1, line)
+			}
+			for _, object := range testenv.Decode(t, manifest) {
+				ns := object.GetNamespace()
+				require.True(t, ns == "" || slices.Contains(namespaces, ns), "%s %s is in namespace %q", object.GetKind(), object.GetName(), ns)
+			}
+		})
+	}
+}
+
+func TestWebhooksAreLimitedToTheWatchedNamespaces(t *testing.T) {
+	t.Parallel()
+	const condition = `"team-a,team-b".split(",").exists(watched, watched in ["", request.namespace])`
+	manifest := buildOverlay(t, "limited-webhooks", "*", "team-a,team-b", "admission-policy", "")
+	manifest += "---\n" + buildOverlay(t, "limited-mutating-webhook", "*", "team-a,team-b", "", "")
+	// In each manifest, 6 webhooks, and two policies or webhooks that record users.
+	require.Equal(t, 16, strings.Count(manifest, condition))
+}
+
+// Tools such as Argo CD compare the namespace of what they applied with that of the object.
+func TestObjectsOfTheClusterHaveNoNamespace(t *testing.T) {
+	t.Parallel()
+	components := ""
+	if hasMutatingAdmissionPolicies(t) {
+		components = "admission-policy"
+	}
+	for name, namespaces := range map[string]string{"some": "team-a,team-b", "all": "*"} {
+		manifest := buildOverlay(t, "no-namespace-"+name, "*", namespaces, components, "")
+		manifest += "---\n" + testenv.Run(t, "kustomize", "build", "config/shared")
+		for _, object := range testenv.Decode(t, manifest) {
+			mapping, err := cluster.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+			require.NoError(t, err)
+			namespaced, ns := mapping.Scope.Name() == meta.RESTScopeNameNamespace, object.GetNamespace()
+			require.True(t, namespaced == (ns != ""), "%s %s has the namespace %q", object.GetKind(), object.GetName(), ns)
+		}
+	}
+}
+
+func writeKustomization(t *testing.T, directory, text string, components []string) {
+	t.Helper()
+	if len(components) > 0 {
+		text += "components:\n"
+	}
+	for _, component := range components {
+		text += "- ../components/" + component + "\n"
+	}
+	require.NoError(t, os.MkdirAll(directory, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600))
 }

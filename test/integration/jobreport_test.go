@@ -31,7 +31,9 @@ import (
 )
 
 func TestOpenReports(t *testing.T) {
-	withoutOpenReports(t)
+	removeOpenReports(t)
+	crd := openReportsCRD(t)
+	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), crd))) })
 	ns, bare := namespace(t), namespace(t) // with the Role for OpenReports, and without
 	for i := range 3 {
 		for _, one := range []string{ns, bare} {
@@ -55,7 +57,8 @@ func TestOpenReports(t *testing.T) {
 		}
 	}
 	wantExported(ns, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
-	installOpenReports(t)
+	require.NoError(t, cluster.Create(t.Context(), openReportsCRD(t)))
+	poll.Until(t, "the kind to be served", func() bool { return openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) == nil })
 
 	// A Report of another owner is not changed.
 	others := &openreportsv1alpha1.Report{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: jobreport.ReportName}, Source: "another-tool"}
@@ -68,13 +71,11 @@ func TestOpenReports(t *testing.T) {
 	wantExported(ns, metav1.ConditionTrue, v1alpha1.ReasonWritten)
 	wantExported(bare, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
 	got, jobReport := openReport(t, ns), reportOf(t, ns)
-	if !jobreport.HasSameContent(got, jobreport.FromJobReport(jobReport)) || got.Summary.Warn != 3 {
-		t.Errorf("the Report differs from the JobReport: %+v", got)
-	}
+	require.True(t, jobreport.HasSameContent(got, jobreport.FromJobReport(jobReport)) && got.Summary.Warn == 3,
+		"the Report differs from the JobReport: %+v", got)
 	require.True(t, len(got.OwnerReferences) == 1 && got.OwnerReferences[0].UID == jobReport.UID, "the owners are %+v", got.OwnerReferences)
-	if len(got.ManagedFields) != 1 || got.ManagedFields[0].Manager != "yardmaster-jobreport" {
-		t.Errorf("its fields are managed by %+v", got.ManagedFields)
-	}
+	require.True(t, len(got.ManagedFields) == 1 && got.ManagedFields[0].Manager == "yardmaster-jobreport",
+		"its fields are managed by %+v", got.ManagedFields)
 
 	// An edited Report is corrected, and a correct one is not written.
 	got.Summary.Warn, got.Results = 0, nil
@@ -91,9 +92,8 @@ func TestOpenReports(t *testing.T) {
 	stored := &unstructured.Unstructured{}
 	stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("JobReport"))
 	mustGet(t, client.ObjectKeyFromObject(jobReport), stored)
-	if count, found, err := unstructured.NestedInt64(stored.Object, "status", "summary", "zombie"); count != 0 || !found || err != nil {
-		t.Errorf("%d zombies, found: %t, %v", count, found, err)
-	}
+	count, found, err := unstructured.NestedInt64(stored.Object, "status", "summary", "zombie")
+	require.True(t, count == 0 && found && err == nil, "%d zombies, found: %t, %v", count, found, err)
 }
 
 func newSuspendedJob(ns string) *batchv1.Job {
@@ -107,8 +107,7 @@ func newSuspendedJob(ns string) *batchv1.Job {
 	return job
 }
 
-// grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace, as the
-// component config/rbac/namespaced does.
+// grantRole creates the Role and RoleBinding of that directory of config/rbac in the namespace, as the component config/rbac/namespaced does.
 func grantRole(t *testing.T, ns, directory string) {
 	t.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
@@ -120,10 +119,8 @@ func grantRole(t *testing.T, ns, directory string) {
 	}
 }
 
-// newScanner returns a scanner of these namespaces with the permissions of the shipped Role, for which an abandoned Job is suspicious
-// immediately.
+// newScanner returns a scanner of these namespaces with the permissions of the shipped Role, for which an abandoned Job is suspicious immediately.
 func newScanner(t *testing.T, namespaces ...string) *jobreportcontroller.Reconciler {
-	t.Helper()
 	const operator = "system:serviceaccount:yardmaster-system:yardmaster"
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: operator, Groups: permissions.Groups(operator)}
@@ -135,17 +132,12 @@ func newScanner(t *testing.T, namespaces ...string) *jobreportcontroller.Reconci
 	}
 	thresholds := jobreport.DefaultThresholds()
 	thresholds[jobreport.ReasonExternallyManaged].Suspicious = time.Nanosecond
-	options := jobreportcontroller.Options{
-		Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: thresholds, OpenReports: true,
-	}
+	options := jobreportcontroller.Options{Namespaces: namespaces, Interval: time.Minute, MaxFindings: 50, Thresholds: thresholds, OpenReports: true}
 	return jobreportcontroller.New(c, c, events.NewFakeRecorder(100), testr.New(t), options)
 }
 
 func reportOf(t *testing.T, ns string) *v1alpha1.JobReport {
-	t.Helper()
-	report := &v1alpha1.JobReport{}
-	mustGet(t, client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, report)
-	return report
+	return mustGet(t, client.ObjectKey{Namespace: ns, Name: v1alpha1.JobReportName}, &v1alpha1.JobReport{})
 }
 
 func openReport(t *testing.T, ns string) *openreportsv1alpha1.Report {
@@ -171,14 +163,6 @@ func openReportsCRD(t *testing.T) *unstructured.Unstructured {
 	return crd
 }
 
-func installOpenReports(t *testing.T) {
-	t.Helper()
-	require.NoError(t, cluster.Create(t.Context(), openReportsCRD(t)))
-	poll.Until(t, "the kind to be served", func() bool {
-		return openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) == nil
-	})
-}
-
 func removeOpenReports(t *testing.T) {
 	t.Helper()
 	crd := openReportsCRD(t)
@@ -186,15 +170,5 @@ func removeOpenReports(t *testing.T) {
 	poll.Until(t, "the kind to be removed", func() bool {
 		err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy())
 		return apierrors.IsNotFound(err) && openReportsClient(t).List(t.Context(), &openreportsv1alpha1.ReportList{}) != nil
-	})
-}
-
-// withoutOpenReports removes the kind now and at the end of the test.
-func withoutOpenReports(t *testing.T) {
-	t.Helper()
-	removeOpenReports(t)
-	crd := openReportsCRD(t)
-	t.Cleanup(func() {
-		require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), crd)))
 	})
 }

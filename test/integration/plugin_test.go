@@ -57,7 +57,6 @@ func TestPluginWatchContinuesWhenTheAPIServerIsAvailableAgain(t *testing.T) {
 
 // pluginCommands are all commands of the plugin that need a cluster. Those with an X need an object of this name.
 func pluginCommands(t *testing.T) []string {
-	t.Helper()
 	prompt := filepath.Join(t.TempDir(), "prompt.md")
 	require.NoError(t, os.WriteFile(prompt, []byte("Fix the tests"), 0o600))
 	commands := []string{
@@ -135,9 +134,8 @@ func TestWebhookCARefusesWhatItCannotInstall(t *testing.T) {
 			}
 			var out bytes.Buffer
 			arguments := []string{"webhook-ca", "--kubeconfig", cluster.Kubeconfig, "--namespace", cmp.Or(row.namespace, ns)}
-			if code := plugin.Run(t.Context(), arguments, &out, &out); code != 2 || !strings.Contains(out.String(), row.want) {
-				t.Errorf("exit code %d, output %q, want %q", code, out.String(), row.want)
-			}
+			code := plugin.Run(t.Context(), arguments, &out, &out)
+			require.True(t, code == 2 && strings.Contains(out.String(), row.want), "exit code %d, output %q, want %q", code, out.String(), row.want)
 			mustGet(t, client.ObjectKeyFromObject(configuration), stored)
 			require.True(t, stored.Webhooks[0].ClientConfig.CABundle == nil, "the configuration was changed")
 		})

@@ -34,7 +34,6 @@ import (
 const etlSpec = `{"containers": [{"name": "load", "image": "etl:1"}],
 	"template": {"metadata": {"annotations": {"sim.localcluster.dev/duration": "1h"}}}}`
 
-// scheduleTest follows one Schedule.
 type scheduleTest struct {
 	t *testing.T
 	s *v1alpha1.Schedule
@@ -118,12 +117,10 @@ func TestAForeignObjectWithTheNameOfARunIsNotTouched(t *testing.T) {
 	mustCreate(t, foreign)
 	test := createSchedule(t, ns)
 	test.makeDue(1)
-	if message := test.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused); !strings.Contains(message, "already exists and does not belong to this Schedule") {
-		t.Errorf("message %q", message)
-	}
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.Spec.Containers[0].Name != "mine" {
-		t.Errorf("the other object: %v, %v", foreign.Spec.Containers, err)
-	}
+	message := test.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonRunRefused)
+	require.True(t, strings.Contains(message, "already exists and does not belong to this Schedule"), "message %q", message)
+	err := cluster.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)
+	require.True(t, err == nil && foreign.Spec.Containers[0].Name == "mine", "the other object: %v, %v", foreign.Spec.Containers, err)
 }
 
 func TestSchedulesAreValidatedWithADryRunOfWhatTheyCreate(t *testing.T) {
@@ -243,9 +240,8 @@ func TestAScheduleWhoseRunsAreRefusedCanBeSuspended(t *testing.T) {
 	s.waitForReady(metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	before := s.read().DeepCopy()
 	s.s.Spec.SequentialJob.Metadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"team": "etl"}}
-	if err := cluster.Patch(t.Context(), s.s, client.MergeFrom(before)); err == nil || !strings.Contains(err.Error(), "its runs would be refused") {
-		t.Errorf("a change of the template: %v", err)
-	}
+	err := cluster.Patch(t.Context(), s.s, client.MergeFrom(before))
+	require.True(t, err != nil && strings.Contains(err.Error(), "its runs would be refused"), "a change of the template: %v", err)
 }
 
 // ofJobs makes a Schedule send jobs to Queue billing.
@@ -299,7 +295,6 @@ func yesterday(hour int) *metav1.Time {
 
 // waitForRunOf waits for the only active run, and returns it if it is of this time.
 func (s *scheduleTest) waitForRunOf(due *metav1.Time) *sequenceTest {
-	s.t.Helper()
 	var name string
 	s.waitUntil("a run of "+due.UTC().Format(time.RFC3339), func(s *v1alpha1.Schedule) bool {
 		if len(s.Status.ActiveRuns) != 1 || !s.Status.ActiveRuns[0].ScheduledTime.Equal(due) {
@@ -324,12 +319,10 @@ func TestARequestedRunHasItsTimeAndItsFailureStopsTheSchedule(t *testing.T) {
 	})
 	run := s.waitForRunOf(yesterday(9))
 	want := corev1.EnvVar{Name: "SCHEDULED_TIME", Value: yesterday(9).UTC().Format(time.RFC3339)}
-	if env := run.waitForPod("load").Spec.Containers[0].Env; !slices.Contains(env, want) {
-		t.Errorf("environment of the step: %v", env)
-	}
-	if got := run.sj.Annotations; got[v1alpha1.AnnotationRerunID] != "first" || got[v1alpha1.AnnotationScheduledTime] != want.Value {
-		t.Errorf("annotations %v", got)
-	}
+	env := run.waitForPod("load").Spec.Containers[0].Env
+	require.True(t, slices.Contains(env, want), "environment of the step: %v", env)
+	got := run.sj.Annotations
+	require.True(t, got[v1alpha1.AnnotationRerunID] == "first" && got[v1alpha1.AnnotationScheduledTime] == want.Value, "annotations %v", got)
 	run.endStep("load", 1, "")
 	s.waitForReady(metav1.ConditionFalse, v1alpha1.ReasonTooManyFailures)
 }
@@ -353,9 +346,8 @@ func wantOwner(t *testing.T, s *v1alpha1.Schedule, want string) {
 	require.NoError(t, err)
 	session := &v1alpha1.AgenticSession{}
 	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(run.Object, session))
-	if session.Spec.UserContext == nil || session.Spec.UserContext.UserID != want {
-		t.Errorf("the sessions belong to %+v, want %s", session.Spec.UserContext, want)
-	}
+	require.True(t, session.Spec.UserContext != nil && session.Spec.UserContext.UserID == want,
+		"the sessions belong to %+v, want %s", session.Spec.UserContext, want)
 }
 
 // testTemplateOwners checks that only a change of the template changes whose sessions they are.
@@ -397,16 +389,19 @@ func TestScheduledSessionsBelongToTheUserWhoLastChangedTheirTemplate(t *testing.
 
 func TestOnlyTheOperatorCreatesSessionsOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	s := newReviewSchedule(ns, "review")
+	s := newReviewSchedule(namespace(t), "review")
 	mustCreate(t, s)
-	session := sessionWithSpec(ns, "forged", map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
+	wantRunOf(t, s, "forged", "ann", "ann")
+}
+
+// wantRunOf creates a session of a Schedule for root as a user, and checks whose it is.
+func wantRunOf(t *testing.T, s *v1alpha1.Schedule, name, user, want string) {
+	t.Helper()
+	session := sessionWithSpec(s.Namespace, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
 	session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
-	require.NoError(t, clientOf(t, "ann").Create(t.Context(), session))
-	stored := &v1alpha1.AgenticSession{}
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), stored); err != nil || stored.Spec.UserContext.UserID != "ann" {
-		t.Errorf("the session belongs to %+v: %v", stored.Spec.UserContext, err)
-	}
+	require.NoError(t, clientOf(t, user).Create(t.Context(), session))
+	stored := mustGet(t, client.ObjectKeyFromObject(session), &v1alpha1.AgenticSession{})
+	require.Equal(t, &v1alpha1.UserContext{UserID: want}, stored.Spec.UserContext)
 }
 
 func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
@@ -424,16 +419,6 @@ func TestAdmissionPolicyRecordsTheOwnerOfScheduledSessions(t *testing.T) {
 	})
 	s := newReviewSchedule(ns, "review")
 	testTemplateOwners(t, s)
-	for name, test := range map[string]struct{ user, want string }{
-		"by-the-operator": {"system:serviceaccount:default:yardmaster", "root"},
-		"by-a-tenant":     {"system:serviceaccount:default:default", "system:serviceaccount:default:default"},
-	} {
-		session := sessionWithSpec(ns, name, map[string]any{"prompt": "do it", "userContext": map[string]any{"userID": "root"}})
-		session.SetOwnerReferences(decision.ControllerReferences("Schedule", s))
-		require.NoError(t, clientOf(t, test.user).Create(t.Context(), session))
-		stored := &v1alpha1.AgenticSession{}
-		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(session), stored); err != nil || stored.Spec.UserContext.UserID != test.want {
-			t.Errorf("the session %s belongs to %+v, want %s: %v", name, stored.Spec.UserContext, test.want, err)
-		}
-	}
+	wantRunOf(t, s, "by-the-operator", "system:serviceaccount:default:yardmaster", "root")
+	wantRunOf(t, s, "by-a-tenant", "system:serviceaccount:default:default", "system:serviceaccount:default:default")
 }

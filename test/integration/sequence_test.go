@@ -1,17 +1,20 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +25,7 @@ import (
 	yardmaster "github.com/yardmaster/yardmaster/applyconfiguration/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/clientset"
 	typed "github.com/yardmaster/yardmaster/clientset/typed/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/assert"
@@ -31,26 +35,11 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-const manifestOfTwoSteps = `
-apiVersion: yardmaster.dev/v1alpha1
-kind: SequentialJob
-metadata: {name: applied}
-spec:
-  suspend: true
-  containers:
-  - name: build
-    image: registry.example/build:1
-    step: {outputs: true}
-  - name: test
-    image: registry.example/test:1
-    step: {podTemplate: {spec: {nodeSelector: {pool: gpu}}}}
-`
-
 func TestStepsAreStoredAsApplied(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
-	applied := testenv.Decode(t, manifestOfTwoSteps)[0]
-	applied.SetNamespace(ns)
+	applied := newManifest(t, "SequentialJob", namespace(t), "applied", `{suspend: true, containers: [
+		{name: build, image: "registry.example/build:1", step: {outputs: true}},
+		{name: test, image: "registry.example/test:1", step: {podTemplate: {spec: {nodeSelector: {pool: gpu}}}}}]}`)
 	stored := applied.DeepCopy()
 	mustCreate(t, stored)
 	want, _, _ := unstructured.NestedSlice(applied.Object, "spec", "containers")
@@ -106,9 +95,7 @@ func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	require.Equal(t, 0, len(s.listJobs()))
 	require.NoError(t, s.patchAs(approver, approvalBy("approver")))
 	s.waitForJob("deploy")
-	s.waitUntil("the approval", func(*v1alpha1.SequentialJob) bool {
-		return s.stepStatus("deploy").ApprovedBy == "approver"
-	})
+	s.waitUntil("the approval", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("deploy").ApprovedBy == "approver" })
 
 	// A restored or copied object has the approval of another one.
 	copied := createSequenceIn(t, s.sj.Namespace, &v1alpha1.SequentialJob{
@@ -117,6 +104,12 @@ func TestOnlyApproversApproveInTheirOwnName(t *testing.T) {
 	copied.waitUntil("the step to wait", func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Reason == v1alpha1.ReasonApprovalRequired })
 	wantAllowed(t, "an editor withdraws an approval", copied.patchAs(editor, `{"metadata": {"annotations": {"yardmaster.dev/approval": null, "yardmaster.dev/approved-by": null}}}`))
 	require.Equal(t, 0, len(copied.listJobs()))
+}
+
+// sequenceTest follows one SequentialJob. Its Pods run until the test ends them.
+type sequenceTest struct {
+	t  *testing.T
+	sj *v1alpha1.SequentialJob
 }
 
 func (s *sequenceTest) patchAs(c client.Client, body string, o ...client.PatchOption) error {
@@ -141,9 +134,8 @@ func TestArchiveThatIsInvalidIsRefused(t *testing.T) {
 // createMutatingPolicy creates a policy of the cluster that changes each new Job of a namespace. It returns when the policy has an
 // effect, and skips the test where the API server does not have the kind.
 func createMutatingPolicy(t *testing.T, ns, expression string, changes func() bool) {
-	t.Helper()
 	if !hasMutatingAdmissionPolicies(t) {
-		t.Skipf("Kubernetes %s has no MutatingAdmissionPolicy", serverVersion(t))
+		t.Skipf("Kubernetes %s has no MutatingAdmissionPolicy", serverVersion())
 	}
 	for _, object := range testenv.Decode(t, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
@@ -255,13 +247,11 @@ func TestJobsOfOthersWithTheOperatorsLabelsAreKept(t *testing.T) {
 	mustCreate(t, unrelated)
 	mustDelete(t, s.sj)
 	s.waitUntilDeleted(s.sj)
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated); err != nil || !unrelated.DeletionTimestamp.IsZero() {
-		t.Errorf("the unrelated Job was deleted: %v", err)
-	}
+	err := cluster.Get(t.Context(), client.ObjectKeyFromObject(unrelated), unrelated)
+	require.True(t, err == nil && unrelated.DeletionTimestamp.IsZero(), "the unrelated Job was deleted: %v", err)
 }
 
-// The cache of an operator that has just become the leader can show a Job as running that has ended. Deleting it would
-// delete its log.
+// The cache of an operator that has just become the leader can show a Job as running that has ended. Deleting it would delete its log.
 func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	job := newSuspendedJob(namespace(t))
@@ -269,12 +259,10 @@ func TestAJobThatChangedSinceItWasReadIsNotDeleted(t *testing.T) {
 	mustCreate(t, job)
 	read := job.DeepCopy()
 	mustPatch(t, job, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`)))
-	if err := kube.DeleteVersion(t.Context(), cluster, read, metav1.DeletePropagationForeground); !apierrors.IsConflict(err) {
-		t.Errorf("error %v, want a conflict", err)
-	}
-	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || job.DeletionTimestamp != nil {
-		t.Errorf("the Job: %v, deleted at %v", err, job.DeletionTimestamp)
-	}
+	err := kube.DeleteVersion(t.Context(), cluster, read, metav1.DeletePropagationForeground)
+	require.True(t, apierrors.IsConflict(err), "error %v, want a conflict", err)
+	err = cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job)
+	require.True(t, err == nil && job.DeletionTimestamp == nil, "the Job: %v, deleted at %v", err, job.DeletionTimestamp)
 	require.NoError(t, kube.DeleteVersion(t.Context(), cluster, job, metav1.DeletePropagationForeground))
 	poll.Until(t, "the Job to be deleted", func() bool {
 		return apierrors.IsNotFound(cluster.Get(t.Context(), client.ObjectKeyFromObject(job), &batchv1.Job{}))
@@ -305,9 +293,8 @@ func TestProgramsApplyTheirOwnFieldsOfASequentialJob(t *testing.T) {
 	}
 	require.NoError(t, clean(yardmaster.SequentialJobSpec().WithTTLSecondsAfterFinished(3600)))
 	wantFieldsOfManager(t, sequences, "cleaner", `{"f:spec": {"f:ttlSecondsAfterFinished": {}}}`)
-	if err := clean(yardmaster.SequentialJobSpec().WithTTLSecondsAfterFinished(3600).WithActiveDeadlineSeconds(60)); !apierrors.IsConflict(err) {
-		t.Fatalf("a field of another program was changed: %v", err)
-	}
+	err = clean(yardmaster.SequentialJobSpec().WithTTLSecondsAfterFinished(3600).WithActiveDeadlineSeconds(60))
+	require.True(t, apierrors.IsConflict(err), "a field of another program was changed: %v", err)
 
 	// What a program no longer sets is removed; the fields of others remain.
 	report.Spec.ActiveDeadlineSeconds = nil
@@ -317,7 +304,6 @@ func TestProgramsApplyTheirOwnFieldsOfASequentialJob(t *testing.T) {
 	require.Equal(t, new(int32(3600)), applied.Spec.TTLSecondsAfterFinished)
 }
 
-// wantFieldsOfManager checks which fields of the SequentialJob "report" belong to the manager.
 func wantFieldsOfManager(t *testing.T, sequences typed.SequentialJobInterface, manager, want string) {
 	t.Helper()
 	sj, err := sequences.Get(t.Context(), "report", metav1.GetOptions{})
@@ -364,9 +350,8 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 			})
 			assertWithin(t, "the reason is reported", reportTime+time.Second, since.Time) // a second of rounding
 			step := s.stepStatus("a")
-			if step.Phase != wantPhase || !strings.Contains(step.Message, test.wantText) {
-				t.Errorf("phase %s and message %q, want %s and a message with %q", step.Phase, step.Message, wantPhase, test.wantText)
-			}
+			require.True(t, step.Phase == wantPhase && strings.Contains(step.Message, test.wantText),
+				"phase %s and message %q, want %s and a message with %q", step.Phase, step.Message, wantPhase, test.wantText)
 			s.wantBlocked(test.wantReason)
 			if isRefused {
 				require.Equal(t, 0, len(s.listJobs()))
@@ -379,13 +364,12 @@ func TestMessageSaysWithinSecondsWhyAStepDoesNotRun(t *testing.T) {
 
 // correct removes what keeps step a from starting, and changes its image, by a patch of the spec.
 func (s *sequenceTest) correct() {
-	s.t.Helper()
 	const corrected = "registry.example/a:2"
 	first := s.waitForJob("a")
-	s.patchSequence(func(sj *v1alpha1.SequentialJob) {
-		delete(sj.Spec.Template.Annotations, simStuck)
-		sj.Spec.Template.Spec, sj.Spec.Containers[0].Image = corev1.PodSpec{}, corrected
-	})
+	before := s.readSequence().DeepCopy()
+	delete(s.sj.Spec.Template.Annotations, simStuck)
+	s.sj.Spec.Template.Spec, s.sj.Spec.Containers[0].Image = corev1.PodSpec{}, corrected
+	mustPatch(s.t, s.sj, client.MergeFrom(before))
 	s.waitUntil("the next attempt", func(*v1alpha1.SequentialJob) bool { return s.stepStatus("a").Attempt == 2 })
 	s.wantEvent(v1alpha1.EventJobReplaced)
 	s.succeedStep("a")
@@ -397,7 +381,6 @@ func (s *sequenceTest) correct() {
 
 // wantBlocked checks that the condition, the reason of the status and an event say what blocks the run.
 func (s *sequenceTest) wantBlocked(reason string) {
-	s.t.Helper()
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, reason)
 	s.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
 	require.True(s.t, s.sj.Status.Reason == reason, "the status has the reason %q, want %q", s.sj.Status.Reason, reason)
@@ -405,4 +388,182 @@ func (s *sequenceTest) wantBlocked(reason string) {
 		s.t.Errorf("message %q does not say what to do", message)
 	}
 	s.wantEvent(v1alpha1.EventBlocked)
+}
+
+// Annotations that control Pods on the simulated nodes.
+const (
+	simDuration = "sim.localcluster.dev/duration"
+	simStuck    = "sim.localcluster.dev/stuck"
+)
+
+func createSequence(t *testing.T, sj *v1alpha1.SequentialJob) *sequenceTest {
+	t.Helper()
+	return createSequenceIn(t, namespace(t), sj)
+}
+
+func createSequenceIn(t *testing.T, ns string, sj *v1alpha1.SequentialJob) *sequenceTest {
+	t.Helper()
+	sj.ObjectMeta = metav1.ObjectMeta{Name: sj.Name, Namespace: ns}
+	if sj.Spec.Template == nil {
+		sj.Spec.Template = &v1alpha1.PodTemplate{}
+	}
+	if sj.Spec.Template.Annotations == nil {
+		sj.Spec.Template.Annotations = map[string]string{}
+	}
+	if sj.Spec.Template.Annotations[simDuration] == "" {
+		sj.Spec.Template.Annotations[simDuration] = "1h"
+	}
+	mustCreate(t, sj)
+	return &sequenceTest{t: t, sj: sj}
+}
+
+func (s *sequenceTest) readSequence() *v1alpha1.SequentialJob {
+	s.t.Helper()
+	mustGet(s.t, client.ObjectKeyFromObject(s.sj), s.sj)
+	return s.sj
+}
+
+func (s *sequenceTest) waitUntil(what string, condition func(sj *v1alpha1.SequentialJob) bool) {
+	s.t.Helper()
+	if err := poll.UntilNil(s.t.Context(), func() error {
+		if !condition(s.readSequence()) {
+			return fmt.Errorf("the status is\n%s", describe(s.sj))
+		}
+		return nil
+	}); err != nil {
+		s.t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+func describe(sj *v1alpha1.SequentialJob) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "phase %s, %s\n", sj.Status.Phase, sequentialjob.FormatProgress(sj, false))
+	for _, c := range sj.Status.Conditions {
+		fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	for _, step := range sj.Status.Steps {
+		fmt.Fprintf(&b, "  %s %s %s %s %s\n", step.Name, step.Phase, step.JobName, step.Reason, step.Message)
+	}
+	return b.String()
+}
+
+func (s *sequenceTest) waitForPhase(phase v1alpha1.SequentialJobPhase) {
+	s.t.Helper()
+	s.waitUntil("phase "+string(phase), func(sj *v1alpha1.SequentialJob) bool { return sj.Status.Phase == phase })
+}
+
+// stepStatus returns the last read status of a step.
+func (s *sequenceTest) stepStatus(name string) *v1alpha1.StepStatus {
+	for i := range s.sj.Status.Steps {
+		if s.sj.Status.Steps[i].Name == name {
+			return &s.sj.Status.Steps[i]
+		}
+	}
+	return &v1alpha1.StepStatus{}
+}
+
+// listJobs returns the Jobs of the SequentialJob, oldest first.
+func (s *sequenceTest) listJobs() []batchv1.Job {
+	s.t.Helper()
+	var list batchv1.JobList
+	require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
+	owned := slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !metav1.IsControlledBy(&job, s.sj) })
+	slices.SortFunc(owned, func(a, b batchv1.Job) int {
+		return cmp.Or(
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			decision.CompareTrueFirst(sequentialjob.IsTerminal(&a), sequentialjob.IsTerminal(&b)), // an attempt after an interrupted attempt
+			cmp.Compare(a.Annotations[v1alpha1.AnnotationRun], b.Annotations[v1alpha1.AnnotationRun]),
+		)
+	})
+	return owned
+}
+
+// waitForJob waits for a step's Job, that of the latest run.
+func (s *sequenceTest) waitForJob(step string) *batchv1.Job {
+	s.t.Helper()
+	var found *batchv1.Job
+	poll.Until(s.t, "the Job of step "+step, func() bool {
+		for _, job := range s.listJobs() {
+			if job.Labels[v1alpha1.LabelStep] == step && job.DeletionTimestamp.IsZero() {
+				found = &job
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+func (s *sequenceTest) waitForPod(step string) *corev1.Pod {
+	s.t.Helper()
+	var pods corev1.PodList
+	poll.Until(s.t, "a running Pod of step "+step, func() bool {
+		job := s.waitForJob(step) // each time: an attempt is recorded before its Job exists
+		ofJob := client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}
+		require.NoError(s.t, cluster.List(s.t.Context(), &pods, client.InNamespace(job.Namespace), ofJob))
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+			return pod.Status.Phase != corev1.PodRunning || !pod.DeletionTimestamp.IsZero()
+		})
+		return len(pods.Items) > 0
+	})
+	return &pods.Items[0]
+}
+
+// endStep ends the Pod of a step, as a kubelet would report it.
+func (s *sequenceTest) endStep(step string, exitCode int32, message string) {
+	s.t.Helper()
+	pod := s.waitForPod(step)
+	before := pod.DeepCopy()
+	endContainers(pod, exitCode, message)
+	require.NoError(s.t, cluster.Status().Patch(s.t.Context(), pod, client.MergeFrom(before)))
+}
+
+// endContainers changes the status of a Pod as a kubelet does when all its containers end.
+func endContainers(pod *corev1.Pod, exitCode int32, message string) {
+	phase, reason := corev1.PodSucceeded, "Completed"
+	if exitCode != 0 {
+		phase, reason = corev1.PodFailed, "Error"
+	}
+	pod.Status.Phase, pod.Status.ContainerStatuses = phase, nil
+	end := &corev1.ContainerStateTerminated{ExitCode: exitCode, Reason: reason, Message: message, StartedAt: metav1.Now(), FinishedAt: metav1.Now()}
+	for i := range pod.Spec.Containers {
+		ended := corev1.ContainerStatus{Name: pod.Spec.Containers[i].Name, State: corev1.ContainerState{Terminated: end}}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, ended)
+	}
+}
+
+func (s *sequenceTest) succeedStep(step string) {
+	s.t.Helper()
+	s.endStep(step, 0, "")
+	s.waitUntil("the end of step "+step, func(*v1alpha1.SequentialJob) bool { return s.stepStatus(step).Phase == v1alpha1.StepSucceeded })
+}
+
+// readCondition returns the last read status and reason of a condition.
+func (s *sequenceTest) readCondition(kind string) (status metav1.ConditionStatus, reason string) {
+	c := meta.FindStatusCondition(s.sj.Status.Conditions, kind)
+	if c == nil {
+		return "", ""
+	}
+	return c.Status, c.Reason
+}
+
+func (s *sequenceTest) wantCondition(kind string, wantStatus metav1.ConditionStatus, wantReason string) {
+	s.t.Helper()
+	status, reason := s.readCondition(kind)
+	require.True(s.t, status == wantStatus && reason == wantReason, "condition %s is %s/%s, want %s/%s", kind, status, reason, wantStatus, wantReason)
+}
+
+func (s *sequenceTest) wantEvent(reason string) {
+	s.t.Helper()
+	poll.Until(s.t, "event "+reason, func() bool {
+		var list eventsv1.EventList
+		require.NoError(s.t, cluster.List(s.t.Context(), &list, client.InNamespace(s.sj.Namespace)))
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == s.sj.UID && e.Reason == reason })
+	})
+}
+
+func (s *sequenceTest) waitUntilDeleted(object client.Object) {
+	s.t.Helper()
+	poll.Until(s.t, object.GetName()+" to be deleted", func() bool {
+		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
+	})
 }

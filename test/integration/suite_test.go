@@ -1,5 +1,4 @@
-// Package integration tests the operator against the real API server of KUBECONFIG. The operator
-// and its webhook run in the process of the test.
+// Package integration tests the operator against the real API server of KUBECONFIG. The operator and its webhook run in the process of the test.
 package integration
 
 import (
@@ -32,7 +31,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/testenv"
 )
 
-// repositoryRoot is the path of the repository's root.
 const repositoryRoot = "../.."
 
 // The cluster, and its configuration.
@@ -66,8 +64,11 @@ func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() 
 	}
 	end = func() error {
 		ctx := context.WithoutCancel(ctx)
-		removeAdmissionPolicies(ctx)
-		return webhooks.Remove(ctx)
+		problem := webhooks.Remove(ctx)
+		for _, object := range admissionPolicies.installed {
+			problem = errors.Join(problem, client.IgnoreNotFound(cluster.Delete(ctx, object)))
+		}
+		return problem
 	}
 	if err := errors.Join(createSessionPolicy(ctx), startOperator(ctx)); err != nil {
 		return nil, errors.Join(err, end())
@@ -75,7 +76,6 @@ func installAndRunOperator(ctx context.Context, c *testenv.Cluster) (end func() 
 	return end, nil
 }
 
-// webhooks of the operator of all tests.
 var webhooks *testenv.Webhooks
 
 const operatorKeySecret = "yardmaster-worker-admin"
@@ -96,12 +96,7 @@ func startOperator(ctx context.Context) error {
 		KubeAPIQPS:      -1,
 		HealthAddress:   "0",
 		Metrics:         operator.MetricsOptions{Address: "0"},
-		Webhook: operator.WebhookOptions{
-			Enabled:  true,
-			Mutating: true,
-			Port:     webhooks.LocalServingPort,
-			CertDir:  webhooks.LocalServingCertDir,
-		},
+		Webhook:         operator.WebhookOptions{Enabled: true, Mutating: true, Port: webhooks.LocalServingPort, CertDir: webhooks.LocalServingCertDir},
 	})
 	if err != nil {
 		return err
@@ -134,13 +129,8 @@ func readYAML(path string, into any) error {
 	return yaml.Unmarshal(raw, into)
 }
 
-// namespace creates a namespace that is deleted after the test.
-func namespace(t *testing.T) string {
-	t.Helper()
-	return newNamespace(t, nil)
-}
+func namespace(t *testing.T) string { return newNamespace(t, nil) }
 
-// namespaceWithoutWebhook creates a namespace in which the webhook is disabled.
 func namespaceWithoutWebhook(t *testing.T) string {
 	t.Helper()
 	return newNamespace(t, map[string]string{testenv.WebhookLabel: "off"})
@@ -156,9 +146,7 @@ func mustCreate(t *testing.T, object client.Object) {
 	t.Helper()
 	require.NoError(t, cluster.Create(t.Context(), object))
 	if object.GetNamespace() == "" {
-		t.Cleanup(func() {
-			require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), object)))
-		})
+		t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(cluster.Delete(context.Background(), object))) })
 	}
 }
 
@@ -167,9 +155,10 @@ func mustDelete(t *testing.T, object client.Object, options ...client.DeleteOpti
 	require.NoError(t, cluster.Delete(t.Context(), object, options...))
 }
 
-func mustGet(t *testing.T, key client.ObjectKey, object client.Object) {
+func mustGet[T client.Object](t *testing.T, key client.ObjectKey, object T) T {
 	t.Helper()
 	require.NoError(t, cluster.Get(t.Context(), key, object))
+	return object
 }
 
 func mustPatch(t *testing.T, object client.Object, patch client.Patch, options ...client.PatchOption) {
@@ -185,9 +174,8 @@ func assertWithin(t *testing.T, what string, promised time.Duration, since time.
 	t.Helper()
 	took := time.Since(since)
 	t.Logf("%s after %s", what, took.Round(time.Millisecond))
-	if most := busyMachine * promised; took > most {
-		t.Errorf("%s after %s, want %s, or on a busy machine at most %s", what, took, promised, most)
-	}
+	most := busyMachine * promised
+	require.True(t, took <= most, "%s after %s, want %s, or on a busy machine at most %s", what, took, promised, most)
 }
 
 const mergePatch = types.MergePatchType
@@ -204,25 +192,14 @@ func hasMutatingAdmissionPolicies(t *testing.T) bool {
 	return err == nil
 }
 
-// readServerVersion reads the release of Kubernetes, once.
-var readServerVersion = sync.OnceValues(func() (string, error) {
-	c, err := discovery.NewDiscoveryClientForConfig(config)
+// serverVersion returns the release of Kubernetes.
+var serverVersion = sync.OnceValue(func() string {
+	version, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerVersion()
 	if err != nil {
-		return "", err
+		panic(err)
 	}
-	version, err := c.ServerVersion()
-	if err != nil {
-		return "", err
-	}
-	return version.GitVersion, nil
+	return version.GitVersion
 })
-
-func serverVersion(t *testing.T) string {
-	t.Helper()
-	version, err := readServerVersion()
-	require.NoError(t, err)
-	return version
-}
 
 // newestRelease is the release of Kubernetes whose messages the tests compare word by word.
 const newestRelease = "v1.36."
@@ -242,7 +219,7 @@ var olderMessages = []struct {
 // the newest release, it returns the whole message.
 func comparableMessage(t *testing.T, message string) string {
 	t.Helper()
-	if strings.HasPrefix(serverVersion(t), newestRelease) {
+	if strings.HasPrefix(serverVersion(), newestRelease) {
 		return message
 	}
 	for _, older := range olderMessages {

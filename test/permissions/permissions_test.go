@@ -82,3 +82,37 @@ func TestNoPermissionOutsideTheServedNamespacesLeadsToControlOfTheCluster(t *tes
 		}
 	}
 }
+
+// Where the operator works, other permissions would let it read, run or delete what users own.
+func TestTheOperatorCanNeitherReadLogsOrListsOfSecretsNorDeleteWhatUsersOwn(t *testing.T) {
+	page, err := ReadPage("../../docs/reference/permissions.md")
+	require.NoError(t, err)
+	for _, denied := range []struct{ section, verbs, group, resources string }{
+		{WatchedNamespaces, "list watch", "", "secrets"},
+		{WatchedNamespaces, "create", "", "pods/exec serviceaccounts/token"},
+		{WatchedNamespaces, "get", "", "pods/log"},
+		{WatchedNamespaces, "delete", "", "persistentvolumeclaims configmaps services serviceaccounts"},
+		{WatchedNamespaces, "deletecollection", "", "pods"},
+		{WatchedNamespaces, "delete", "networking.k8s.io", "networkpolicies"},
+		{WatchedNamespaces, "patch", "yardmaster.dev", "agenticsessions sessionrunners policies"},
+		{WatchedNamespaces, "delete", "yardmaster.dev", "queues workerpools"},
+		{WatchedNamespaces, "bind escalate", "rbac.authorization.k8s.io", "roles"},
+		{ReportedNamespaces, "list delete", "", "pods"},
+		{ReportedNamespaces, "get patch delete", "batch", "jobs"},
+		{ReportedNamespaces, "delete", "yardmaster.dev", "jobreports"},
+		{AllNamespaces, "create list", "yardmaster.dev", "sequentialjobs agenticsessions"},
+		{AllNamespaces, "list", "batch", "jobs"},
+		{AllNamespaces, "list", "", "namespaces"},
+		{AllNamespaces, "get", "", "nodes"},
+	} {
+		for column, list := range page[denied.section] {
+			for _, permission := range list {
+				verb, resource, _ := strings.Cut(permission, " ")
+				for name := range strings.FieldsSeq(denied.resources) {
+					isDenied := verb == "*" || slices.Contains(strings.Fields(denied.verbs), verb) && resource == qualifiedResource(denied.group, name)
+					require.True(t, !isDenied, "%s, %s: %s", denied.section, column, permission)
+				}
+			}
+		}
+	}
+}

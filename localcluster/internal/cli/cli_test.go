@@ -24,6 +24,10 @@ func TestInvalidArgumentsAreNamedInTheError(t *testing.T) {
 		"up --name UP":                         `"UP" is not a valid cluster name`,
 		"up --mode control-plane --nodes 0":    "at least one node",
 		"up --job-batch 1":                     "missing unit",
+		"up --job-batch 0s":                    "must be positive, not 0s",
+		"up --nodes -1":                        "at least one node, not -1",
+		"up --port 65536":                      "65536 is not a port",
+		"up --port -1":                         "-1 is not a port",
 		"up now":                               "unknown command",
 		"build --mode kind":                    `unknown mode "kind"`,
 		"load-image":                           "requires at least 1 arg",
@@ -42,10 +46,7 @@ func TestInvalidArgumentsAreNamedInTheError(t *testing.T) {
 }
 
 func TestStatusOfAMissingClusterFailsAndDownSucceeds(t *testing.T) {
-	if err := execute(t, "status"); !errors.Is(err, errSaid) {
-		t.Errorf("status: %v", err)
-	}
-	if err := execute(t, "down"); err != nil {
-		t.Errorf("down: %v", err)
-	}
+	err := execute(t, "status")
+	require.True(t, errors.Is(err, errSaid), "status: %v", err)
+	require.NoError(t, execute(t, "down"))
 }

@@ -27,9 +27,8 @@ func TestFindReturnsOnlyProcessesOfTheCluster(t *testing.T) {
 	var found []Process
 	for deadline := time.Now().Add(time.Minute); len(found) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		var err error
-		if found, err = Find(mine); err != nil {
-			t.Fatal(err)
-		}
+		found, err = Find(mine)
+		require.NoError(t, err)
 	}
 	require.True(t, len(found) == 1 && found[0].PID == want && found[0].Component == "kubelet", "found %+v, want pid %d", found, want)
 }

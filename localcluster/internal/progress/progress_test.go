@@ -45,9 +45,8 @@ func TestTheLiveLineFitsIntoTheTerminal(t *testing.T) {
 	for _, status := range []Status{{}, {Activity: "linking"}, {Activity: "compiling", Done: 1204, Total: 2837}, {Activity: "compiling", Done: 3, Total: 2}} {
 		for width := range 120 {
 			s := &step{title: "building kubernetes v1.36.3", start: time.Now(), status: status}
-			if got := s.live(0, width); columns(got) >= max(width, 1) {
-				t.Errorf("%d columns in %d: %q", columns(got), width, got)
-			}
+			got := s.live(0, width)
+			require.True(t, columns(got) < max(width, 1), "%d columns in %d: %q", columns(got), width, got)
 		}
 	}
 }
@@ -57,7 +56,6 @@ func TestFailedStepPrintsTheFailureAndReturnsTheError(t *testing.T) {
 	failure := errors.New("failure")
 	err := Plain(&out).Step("building", "built", func(Report) error { return failure })
 	require.True(t, errors.Is(err, failure), "got %v", err)
-	if got := out.String(); !strings.Contains(got, "failed: building") {
-		t.Errorf("got %q", got)
-	}
+	got := out.String()
+	require.True(t, strings.Contains(got, "failed: building"), "got %q", got)
 }

@@ -9,7 +9,6 @@ import (
 )
 
 func checkout(t *testing.T) string {
-	t.Helper()
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "localcluster", "internal"), 0o755))
 	for dir, name := range map[string]string{".": "example.com/product", "localcluster": module} {
@@ -22,9 +21,8 @@ func TestSourcesAreFoundFromAnyDirectoryOfACheckout(t *testing.T) {
 	root := checkout(t)
 	for _, start := range []string{"", "bin", "localcluster", "localcluster/internal"} {
 		dir, found := search(filepath.Join(root, start))
-		if want := filepath.Join(root, "localcluster"); !found || dir != want {
-			t.Errorf("from %q: got %q, want %q", start, dir, want)
-		}
+		want := filepath.Join(root, "localcluster")
+		require.True(t, found && dir == want, "from %q: got %q, want %q", start, dir, want)
 	}
 }
 

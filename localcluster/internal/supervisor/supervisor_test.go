@@ -25,7 +25,6 @@ func run(t *testing.T, components ...Component) (dir string, ended <-chan error,
 
 func shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 
-// eventually waits for a file in dir to hold want.
 func eventually(t *testing.T, dir, file, want string) {
 	t.Helper()
 	var got []byte

@@ -17,8 +17,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/yardmaster/yardmaster/test/hostile"
 )
@@ -72,8 +73,7 @@ func serve(port int, attack hostile.Attack) error {
 func attackAll(prefix string, duration time.Duration, hosts []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), duration)
 	defer cancel()
-	var attacks sync.WaitGroup
-	errs := make(chan error, len(hostile.Peers())*len(hosts))
+	var attacks errgroup.Group
 	started := 0
 	for title, peer := range hostile.Peers() {
 		if !strings.HasPrefix(title, prefix) {
@@ -81,23 +81,18 @@ func attackAll(prefix string, duration time.Duration, hosts []string) error {
 		}
 		for _, host := range hosts {
 			started++
-			attacks.Go(func() {
+			attacks.Go(func() error {
 				replies := peer.Attack(ctx, host)
 				fmt.Println(title, host, replies)
 				if accepted := replies.Statuses[http.StatusOK]; accepted > 0 && !strings.HasPrefix(title, "health:") {
-					errs <- fmt.Errorf("%s: %s accepted %d requests", title, host, accepted)
+					return fmt.Errorf("%s: %s accepted %d requests", title, host, accepted)
 				}
+				return nil
 			})
 		}
 	}
-	attacks.Wait()
-	close(errs)
-	if started == 0 {
-		return fmt.Errorf("no attack has the prefix %q", prefix)
+	if err := attacks.Wait(); err != nil || started > 0 {
+		return err
 	}
-	var failed error
-	for err := range errs {
-		failed = errors.Join(failed, err)
-	}
-	return failed
+	return fmt.Errorf("no attack has the prefix %q", prefix)
 }

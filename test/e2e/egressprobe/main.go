@@ -44,7 +44,12 @@ func run(args []string) error {
 		return serve(args[1])
 	case len(args) > 1 && args[0] == "try":
 		for _, target := range args[1:] {
-			fmt.Println(report(target, try(target, timeout)))
+			result := "reached"
+			if err := try(target, timeout); err != nil {
+				fmt.Println("#", target, err)
+				result = "did not reach"
+			}
+			fmt.Println(result, target)
 		}
 		return nil
 	case len(args) > 1 && args[0] == "attack":
@@ -71,32 +76,20 @@ func serve(address string) error {
 	return server.ListenAndServeTLS("", "")
 }
 
-func report(target string, err error) string {
-	if err != nil {
-		fmt.Println("#", target, err)
-		return "did not reach " + target
-	}
-	return "reached " + target
-}
-
 func try(target string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	kind, rest, _ := strings.Cut(target, ":")
 	switch kind {
-	case "tcp":
-		c, err := (&net.Dialer{}).DialContext(ctx, kind, rest)
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	case "udp":
+	case "tcp", "udp":
 		c, err := (&net.Dialer{}).DialContext(ctx, kind, rest)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		_, err = c.Write([]byte("probe"))
+		if kind == "udp" {
+			_, err = c.Write([]byte("probe"))
+		}
 		return err
 	case "dns":
 		_, err := net.DefaultResolver.LookupHost(ctx, rest)
@@ -123,10 +116,8 @@ func get(ctx context.Context, url, serverName string) error {
 }
 
 const (
-	// attackTimeout limits a connection of an attack.
-	attackTimeout = 500 * time.Millisecond
-	// childVariable is set in the second process.
-	childVariable = "EGRESSPROBE_CHILD"
+	attackTimeout = 500 * time.Millisecond // limits a connection of an attack
+	childVariable = "EGRESSPROBE_CHILD"    // set in the second process
 )
 
 // attack tries all targets at the same time, again and again. It prints the TCP targets that it reaches, and the number of each round.

@@ -19,31 +19,16 @@ import (
 type info struct{ CloneURL, Host, CA, ModelURL string }
 
 func main() {
-	if err := run(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
-	address, directory := os.Getenv("POD_IP"), os.TempDir()
-	server, err := gitserver.NewOn(ctx, address, directory, "x-access-token", os.Getenv("FORGE_PASSWORD"))
-	if err != nil {
-		return err
-	}
+	ctx, address := context.Background(), os.Getenv("POD_IP")
+	server, err := gitserver.NewOn(ctx, address, os.TempDir(), "x-access-token", os.Getenv("FORGE_PASSWORD"))
+	check(err)
 	certificate, err := os.ReadFile(server.CAFile)
-	if err != nil {
-		return err
-	}
+	check(err)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
-	if err != nil {
-		return err
-	}
+	check(err)
 	var turns []modelserver.Turn
 	if script := os.Getenv("MODEL_SCRIPT"); script != "" {
-		if err := json.Unmarshal([]byte(script), &turns); err != nil {
-			return err
-		}
+		check(json.Unmarshal([]byte(script), &turns))
 	}
 	model := modelserver.NewOn(listener, os.Getenv("MODEL_KEY"), turns...)
 	mux := http.NewServeMux()
@@ -60,5 +45,12 @@ func run(ctx context.Context) error {
 		fmt.Fprintln(w, out)
 	})
 	control := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	return control.ListenAndServe()
+	check(control.ListenAndServe())
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }

@@ -111,16 +111,13 @@ const gatewayDir = "/var/run/yardmaster-gateway"
 
 func postJob(url string) error {
 	authority, err := os.ReadFile(filepath.Join(gatewayDir, "ca.crt"))
-	if err != nil {
+	token, tokenErr := os.ReadFile(filepath.Join(gatewayDir, "token"))
+	if err := errors.Join(err, tokenErr); err != nil {
 		return err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
 		return errors.New("ca.crt has no certificate")
-	}
-	token, err := os.ReadFile(filepath.Join(gatewayDir, "token"))
-	if err != nil {
-		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

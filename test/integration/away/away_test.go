@@ -36,15 +36,11 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, "make test-integration", testenv.WithCRDs(&cluster))
 }
 
-// state is a kind of object in a state that the operator has left.
 type state struct {
 	kind, title string
-	// manifest is the spec of the object as JSON.
-	manifest string
-	// change is a merge patch of the spec; empty if users do not change objects of this kind.
-	change string
-	// ready is the status or the reason of the condition Ready in this state; empty if the object has one replica.
-	ready string
+	manifest    string // the spec of the object as JSON
+	change      string // a merge patch of the spec; empty if users do not change objects of this kind
+	ready       string // the status or the reason of the condition Ready in this state; empty if the object has one replica
 }
 
 const (
@@ -58,10 +54,7 @@ var states = []state{
 	{"SequentialJob", "a step runs", `{"template": {` + forAnHour + `}, ` + oneStep + `}`, `{"jobHistoryLimit": 1}`, "Running"},
 	{"SequentialJob", "suspended", `{"suspend": true, ` + oneStep + `}`, `{"jobHistoryLimit": 1}`, "Suspended"},
 	{"SequentialJob", "finished", `{` + oneStep + `}`, `{"jobHistoryLimit": 1}`, "True"},
-	{
-		"Schedule", "waits for its next time", `{"schedule": "0 0 1 1 *", "sequentialJob": {"spec": {` + oneStep + `}}}`,
-		`{"suspend": true}`, "True",
-	},
+	{"Schedule", "waits for its next time", `{"schedule": "0 0 1 1 *", "sequentialJob": {"spec": {` + oneStep + `}}}`, `{"suspend": true}`, "True"},
 	{"AgenticSession", "its runner runs", `{"prompt": "hello", "interactive": true, "runner": "long"}`, `{"suspend": true}`, "True"},
 	{"AgenticSession", "stopped", `{"prompt": "hello", "suspend": true, "runner": "long"}`, `{"displayName": "another"}`, "Stopped"},
 	{"SessionRunner", "sessions can use it", `{"image": "runner:1"}`, `{"image": "runner:2"}`, "True"},
@@ -137,7 +130,12 @@ func deleted(t *testing.T, object *unstructured.Unstructured, options ...client.
 // A change of metadata always works, and the deletion of an object that runs nothing never waits. docs/operations.md has the table.
 func TestWhatUsersCanDoWhileTheOperatorIsAway(t *testing.T) {
 	ns := cluster.NewNamespace(t, "away-", nil)
-	prepare(t, ns)
+	secret := testbuilder.BrokerSecret(ns, "broker", "url", natstest.Start(t).ClientURL())
+	runner := state{kind: "SessionRunner", manifest: `{"image": "runner:1", "template": {` + forAnHour + `, "spec": {"securityContext": {"runAsUser": 65532}, "containers": [{"name": "runner"}]}}}`}
+	orders := state{kind: "Queue", manifest: onBroker}
+	for _, object := range []client.Object{secret, runner.object(ns, "long"), orders.object(ns, "orders")} {
+		require.NoError(t, cluster.Create(t.Context(), object))
+	}
 	leaveBehind(t, ns)
 	removeOperator(t)
 
@@ -165,18 +163,15 @@ func TestWhatUsersCanDoWhileTheOperatorIsAway(t *testing.T) {
 		if created == works {
 			deleted(t, s.object(ns, s.name("new")))
 		}
-		if marked != works {
-			t.Errorf("%s, %s: metadata: %s", s.kind, s.title, marked)
-		}
+		require.True(t, marked == works, "%s, %s: metadata: %s", s.kind, s.title, marked)
 		table = append(table, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", s.kind, s.title, created, changed, marked, ended, orphaned))
 	}
 	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "operations.md"))
 	require.NoError(t, err)
 	_, documented, _ := strings.Cut(string(page), table[0])
 	documented, _, _ = strings.Cut(table[0]+documented, "\n\n")
-	if want := strings.Join(table, "\n"); want != documented {
-		t.Errorf("docs/operations.md has another table; it should be:\n%s\n%s", want, cmp.Diff(documented, want))
-	}
+	want := strings.Join(table, "\n")
+	require.True(t, want == documented, "docs/operations.md has another table; it should be:\n%s\n%s", want, cmp.Diff(documented, want))
 	require.Equal(t, 1, runsOfTheSchedule(t, ns))
 }
 
@@ -187,20 +182,8 @@ func (s *state) name(suffix string) string {
 	return strings.ReplaceAll(strings.ToLower(s.kind+"-"+s.title), " ", "-") + "-" + suffix
 }
 
-// prepare creates what the objects need.
-func prepare(t *testing.T, ns string) {
-	t.Helper()
-	secret := testbuilder.BrokerSecret(ns, "broker", "url", natstest.Start(t).ClientURL())
-	runner := state{kind: "SessionRunner", manifest: `{"image": "runner:1", "template": {` + forAnHour + `, "spec": {"securityContext": {"runAsUser": 65532}, "containers": [{"name": "runner"}]}}}`}
-	orders := state{kind: "Queue", manifest: onBroker}
-	for _, object := range []client.Object{secret, runner.object(ns, "long"), orders.object(ns, "orders")} {
-		require.NoError(t, cluster.Create(t.Context(), object))
-	}
-}
-
 // leaveBehind lets an operator bring two objects into each state, and kills it. Each Schedule has a run.
 func leaveBehind(t *testing.T, ns string) {
-	t.Helper()
 	binary, err := testenv.BuildOperator()
 	require.NoError(t, err)
 	operator, err := testenv.StartOperator(t.Context(), binary, cluster, "--namespaces", ns, "--report-namespaces", ns, "--report-interval", "1s")
@@ -243,15 +226,12 @@ func leaveBehind(t *testing.T, ns string) {
 
 // removeOperator installs the webhooks, which nobody serves, and the admission policies.
 func removeOperator(t *testing.T) {
-	t.Helper()
 	for _, file := range []string{"webhook/webhooks.yaml", "admission/policies.yaml"} {
 		manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "config", file))
 		require.NoError(t, err)
 		for _, object := range testenv.Decode(t, string(manifests)) {
 			require.NoError(t, cluster.Create(t.Context(), object))
-			t.Cleanup(func() {
-				require.NoError(t, cluster.Delete(context.WithoutCancel(t.Context()), object))
-			})
+			t.Cleanup(func() { require.NoError(t, cluster.Delete(context.WithoutCancel(t.Context()), object)) })
 		}
 	}
 	poll.Until(t, "the webhooks to apply", func() bool {
@@ -262,7 +242,6 @@ func removeOperator(t *testing.T) {
 
 // runsOfTheSchedule returns the number of runs whose Schedule was deleted, once the garbage collector has finished.
 func runsOfTheSchedule(t *testing.T, ns string) (left int) {
-	t.Helper()
 	poll.Until(t, "the garbage collector to delete the run of the other Schedule", func() bool {
 		var list v1alpha1.SequentialJobList
 		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns)))

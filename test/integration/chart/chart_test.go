@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,29 +49,17 @@ func mustGet[T client.Object](t *testing.T, object T, ns, name string) T {
 func exists(t *testing.T, object client.Object, ns, name string) bool {
 	t.Helper()
 	err := cluster.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object)
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.IgnoreNotFound(err))
 	return err == nil
-}
-
-// actAsOperator writes what the operator writes into objects of the release: the key for workers.
-func actAsOperator(t *testing.T) {
-	t.Helper()
-	secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin")
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData": {"key": "secret"}}`))
-	require.NoError(t, cluster.Patch(t.Context(), secret, patch, client.FieldOwner("yardmaster")))
 }
 
 // wantSecretsKept checks that Helm has kept what the operator wrote, and the certificate authority and the path of the webhooks.
 func wantSecretsKept(t *testing.T, after string, authority *corev1.Secret) {
 	t.Helper()
-	if secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin"); !bytes.Equal(secret.Data["key"], []byte("secret")) {
-		t.Errorf("after %s, the key of the operator is lost", after)
-	}
-	if diff := cmp.Diff(authority.Data, mustGet(t, &corev1.Secret{}, namespace, authority.Name).Data); diff != "" {
-		t.Errorf("after %s, the certificate authority is another one", after)
-	}
+	secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin")
+	require.True(t, bytes.Equal(secret.Data["key"], []byte("secret")), "after %s, the key of the operator is lost", after)
+	diff := cmp.Diff(authority.Data, mustGet(t, &corev1.Secret{}, namespace, authority.Name).Data)
+	require.True(t, diff == "", "after %s, the certificate authority is another one", after)
 	webhooks := mustGet(t, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "yardmaster-"+namespace)
 	for i := range webhooks.Webhooks {
 		called := &webhooks.Webhooks[i].ClientConfig
@@ -97,7 +84,9 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 	})
 	// Other tests have installed the CustomResourceDefinitions without Helm.
 	runHelm(t, "install", chart, "--take-ownership", "--force-conflicts", "--set", "namespaces={"+teamA+"}")
-	actAsOperator(t)
+	secret := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-worker-admin")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"stringData": {"key": "secret"}}`))
+	require.NoError(t, cluster.Patch(t.Context(), secret, patch, client.FieldOwner("yardmaster")))
 	authority := mustGet(t, &corev1.Secret{}, namespace, "yardmaster-webhook-ca")
 	wantSecretsKept(t, "the installation", authority)
 
@@ -116,10 +105,8 @@ func TestReleaseIsInstalledUpgradedRolledBackAndUninstalled(t *testing.T) {
 		exists(t, webhooks, "", webhooks.Name) || exists(t, identity, "", identity.Name) {
 		t.Error("the uninstallation has left the Deployment, a Role, a binding or the webhooks")
 	}
-	if !exists(t, &admissionregistrationv1.ValidatingAdmissionPolicy{}, "", "yardmaster-session-users") {
-		t.Error("the uninstallation has deleted a policy, which protects the sessions of other releases too")
-	}
-	if !exists(t, &apiextensionsv1.CustomResourceDefinition{}, "", "policies.yardmaster.dev") || !exists(t, policy, teamB, "kept") {
-		t.Error("the uninstallation has deleted a CustomResourceDefinition or an object of its kind")
-	}
+	require.True(t, exists(t, &admissionregistrationv1.ValidatingAdmissionPolicy{}, "", "yardmaster-session-users"),
+		"the uninstallation has deleted a policy, which protects the sessions of other releases too")
+	require.True(t, exists(t, &apiextensionsv1.CustomResourceDefinition{}, "", "policies.yardmaster.dev") && exists(t, policy, teamB, "kept"),
+		"the uninstallation has deleted a CustomResourceDefinition or an object of its kind")
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -58,10 +59,8 @@ type installation struct {
 	*testing.T
 	manifests  []*unstructured.Unstructured
 	kubeconfig string
-	// dryRunCode is the status code of dry runs; 0 for that of the API server, whose webhooks nobody serves.
-	dryRunCode *atomic.Int32
-	// skew is added to the time of the API server.
-	skew *atomic.Int64
+	dryRunCode *atomic.Int32 // the status code of dry runs; 0 for that of the API server, whose webhooks nobody serves
+	skew       *atomic.Int64 // added to the time of the API server
 }
 
 func (i *installation) in(t *testing.T) *installation {
@@ -73,20 +72,16 @@ func install(t *testing.T) *installation {
 	i := &installation{T: t, dryRunCode: &atomic.Int32{}, skew: &atomic.Int64{}}
 	i.dryRunCode.Store(http.StatusUnprocessableEntity)
 	_, i.kubeconfig = cluster.StartProxy(t, "", i.refuseDryRuns, i.changeDate)
-	for _, name := range []string{"team-a", "team-b"} {
-		cluster.CreateNamespace(t, name)
-	}
+	cluster.CreateNamespace(t, "team-a")
+	cluster.CreateNamespace(t, "team-b")
 	// Before the webhooks, which nobody serves.
-	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "fix"}}
+	session := named(&v1alpha1.AgenticSession{}, "team-a", "fix")
 	session.Spec.Prompt = "hello"
 	i.must(cluster.Create(t.Context(), session))
 	i.setNetworkCheck(v1alpha1.ReasonNetworkPolicyEnforced)
-	queue := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "orders"}}
-	i.must(cluster.Create(t.Context(), queue))
+	i.must(cluster.Create(t.Context(), named(&v1alpha1.Queue{}, "team-b", "orders")))
 	i.setBroker(metav1.ConditionTrue, v1alpha1.ReasonConnected)
-	for _, name := range []string{"team-a", "team-b"} {
-		i.must(cluster.Create(t.Context(), newQuota(name)))
-	}
+	i.must(errors.Join(cluster.Create(t.Context(), newQuota("team-a")), cluster.Create(t.Context(), newQuota("team-b"))))
 
 	testenv.Run(t, "hack/overlay", "dist/doctor", "yardmaster:dev", "*", "team-a,team-b", "", "", "", system)
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(testenv.Root(), "dist", "doctor")) })
@@ -176,20 +171,25 @@ func newQuota(namespace string) *corev1.ResourceQuota {
 
 func (i *installation) setNetworkCheck(reason string) {
 	i.Helper()
-	session := &v1alpha1.AgenticSession{}
-	i.must(cluster.Get(i.Context(), client.ObjectKey{Namespace: "team-a", Name: "fix"}, session))
-	meta.SetStatusCondition(&session.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionNetworkRestricted, Status: metav1.ConditionTrue, Reason: reason})
-	i.must(cluster.Status().Update(i.Context(), session))
+	session := named(&v1alpha1.AgenticSession{}, "team-a", "fix")
+	i.setCondition(session, &session.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionNetworkRestricted, Status: metav1.ConditionTrue, Reason: reason,
+	})
 }
 
 func (i *installation) setBroker(status metav1.ConditionStatus, reason string) {
 	i.Helper()
-	queue := &v1alpha1.Queue{}
-	i.must(cluster.Get(i.Context(), client.ObjectKey{Namespace: "team-b", Name: "orders"}, queue))
-	meta.SetStatusCondition(&queue.Status.Conditions, metav1.Condition{
+	queue := named(&v1alpha1.Queue{}, "team-b", "orders")
+	i.setCondition(queue, &queue.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionBrokerReachable, Status: status, Reason: reason, Message: "dial tcp 10.0.0.1:4222: connection refused",
 	})
-	i.must(cluster.Status().Update(i.Context(), queue))
+}
+
+func (i *installation) setCondition(object client.Object, conditions *[]metav1.Condition, condition metav1.Condition) {
+	i.Helper()
+	i.must(cluster.Get(i.Context(), client.ObjectKeyFromObject(object), object))
+	meta.SetStatusCondition(conditions, condition)
+	i.must(cluster.Status().Update(i.Context(), object))
 }
 
 // refuseDryRuns answers dry runs of users as the webhooks would.
@@ -223,18 +223,16 @@ func (i *installation) doctor(args ...string) (findings []finding) {
 	i.Helper()
 	var out, errOut bytes.Buffer
 	code := plugin.Run(i.Context(), append([]string{"doctor", "-o", "json", "--kubeconfig", i.kubeconfig}, args...), &out, &errOut)
-	if err := json.Unmarshal(out.Bytes(), &findings); err != nil {
-		i.Fatalf("exit code %d, %v: %s%s", code, err, out.String(), errOut.String())
-	}
+	err := json.Unmarshal(out.Bytes(), &findings)
+	require.True(i, err == nil, "exit code %d, %v: %s%s", code, err, out.String(), errOut.String())
 	want := 0
 	if slices.ContainsFunc(findings, func(f finding) bool { return f.Status == "FAILED" }) {
 		want = 1
 	}
 	require.True(i, code == want, "exit code %d, want %d", code, want)
 	for _, f := range findings {
-		if needsFix := f.Status == "FAILED" || f.Status == "WARNING"; needsFix != (f.Fix != "") && f.Status != "UNKNOWN" {
-			i.Errorf("the fix does not suit the status: %+v", f)
-		}
+		needsFix := f.Status == "FAILED" || f.Status == "WARNING"
+		require.True(i, needsFix == (f.Fix != "") || f.Status == "UNKNOWN", "the fix does not suit the status: %+v", f)
 	}
 	return findings
 }
@@ -308,9 +306,7 @@ const (
 )
 
 func failed(check, reason, fix string) finding { return finding{check, "FAILED", reason, fix} }
-
 func warned(check, reason, fix string) finding { return finding{check, "WARNING", reason, fix} }
-
 func network(reason string) func(*installation) {
 	return func(i *installation) { i.setNetworkCheck(reason) }
 }
@@ -360,7 +356,10 @@ var damages = []struct {
 		failed("webhooks", "the API server does not use the path", webhookCA),
 	},
 	{"no Secret", deleting(authority), nil, failed("webhooks", "yardmaster-webhook-ca with the certificate", "kubectl yardmaster webhook-ca")},
-	{"an authority that expires", useExpiringAuthority, replaceAuthority, warned("webhooks", "expires at", webhookCA+" --renew")},
+	{
+		"an authority that expires", useExpiringAuthority, func(i *installation) { i.delete(authority.DeepCopy()); i.restore() },
+		warned("webhooks", "expires at", webhookCA+" --renew"),
+	},
 	{"webhooks that do not answer", dryRuns(0), dryRuns(422), failed("webhook calls", `cannot call "policies.yardmaster.dev"`, restart)},
 	{"webhooks that are not called", dryRuns(201), dryRuns(422), failed("webhook calls", "does not call the webhooks", makeDeploy)},
 	{"a missing policy", deleting(ownObjects), nil, failed("admission policies", "yardmaster-own-objects does not exist", makeDeploy)},
@@ -419,11 +418,6 @@ func useExpiringAuthority(i *installation) {
 	i.must(err)
 	i.must(cluster.Create(i.Context(), secret))
 	i.installAuthority()
-}
-
-func replaceAuthority(i *installation) {
-	i.delete(authority.DeepCopy())
-	i.restore()
 }
 
 func (i *installation) damage(title string) {
@@ -508,9 +502,8 @@ func (i *installation) runFixes() {
 		command := exec.CommandContext(i.Context(), "bash", "-c", f.Fix)
 		command.Dir = testenv.Root()
 		command.Env = append(os.Environ(), "GOFLAGS=", "MAKEFLAGS=", path)
-		if output, err := command.CombinedOutput(); err != nil {
-			i.Errorf("%s: %v\n%s", f.Fix, err, output)
-		}
+		output, err := command.CombinedOutput()
+		require.True(i, err == nil, "%s: %v\n%s", f.Fix, err, output)
 	}
 	require.True(i, len(ran) != 0, "nothing is wrong")
 }

@@ -57,7 +57,6 @@ func TestMain(m *testing.M) { testenv.Main(m, "make test-integration", testenv.W
 // limitMemory returns a program that runs the operator in a control group, whose processes end when they need more memory than the
 // limit. The pages of the operator's file count in its resident memory, but not in the limit, because the kernel can drop them.
 func limitMemory(t *testing.T, binary string) string {
-	t.Helper()
 	group, limit := fmt.Sprintf("/sys/fs/cgroup/yardmaster-%d", os.Getpid()), "memory.max"
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil { // version 1
 		group, limit = fmt.Sprintf("/sys/fs/cgroup/memory/yardmaster-%d", os.Getpid()), "memory.limit_in_bytes"
@@ -66,9 +65,7 @@ func limitMemory(t *testing.T, binary string) string {
 		t.Logf("The memory is not limited: %v", err)
 		return binary
 	}
-	t.Cleanup(func() {
-		require.NoError(t, os.Remove(group))
-	})
+	t.Cleanup(func() { require.NoError(t, os.Remove(group)) })
 	if err := os.WriteFile(filepath.Join(group, limit), []byte(strconv.Itoa(memoryLimit)), 0o600); err != nil {
 		t.Logf("The memory is not limited: %v", err)
 		return binary
@@ -81,7 +78,6 @@ func limitMemory(t *testing.T, binary string) string {
 
 // recommendedQuota returns the quota of docs/security.md: the number of objects by resource.
 func recommendedQuota(t *testing.T) map[string]int {
-	t.Helper()
 	quota := map[string]int{}
 	for limit := range strings.SplitSeq(plugin.RecommendedQuota, ",") {
 		resource, number, _ := strings.Cut(limit, "=")
@@ -141,27 +137,27 @@ var attacks = map[string]func(name string) (client.Object, func(bytes int)){
 		}
 	},
 	"jobs.batch": func(string) (client.Object, func(int)) {
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelSequentialJobUID: "a", agenticsession.LabelSessionUID: "a"}}}
+		job := &batchv1.Job{ObjectMeta: labeled(v1alpha1.LabelSequentialJobUID, "a", agenticsession.LabelSessionUID, "a")}
 		job.Spec.Suspend, job.Spec.Template.Spec = new(true), pod()
 		job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		return job, func(bytes int) { enlargePod(&job.Spec.Template.Spec, bytes/2) }
 	},
 	"pods": func(name string) (client.Object, func(int)) {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: poolLabels(name)}, Spec: pod()}
-		p.Labels[v1alpha1.LabelSequentialJobUID], p.Labels[agenticsession.LabelSessionUID] = "a", "a"
+		labels := labeled(workerpool.LabelWorkerPool, name, v1alpha1.LabelSequentialJobUID, "a", agenticsession.LabelSessionUID, "a")
+		p := &corev1.Pod{ObjectMeta: labels, Spec: pod()}
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
 		return p, func(bytes int) { enlargePod(&p.Spec, bytes/2) }
 	},
 	"deployments.apps": func(name string) (client.Object, func(int)) {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: poolLabels(name)}}
-		d.Spec.Paused, d.Spec.Replicas = true, new(int32(0))
-		d.Spec.Selector, d.Spec.Template.Labels, d.Spec.Template.Spec = &metav1.LabelSelector{MatchLabels: poolLabels(name)}, poolLabels(name), pod()
+		d := &appsv1.Deployment{ObjectMeta: labeled(workerpool.LabelWorkerPool, name)}
+		d.Spec.Paused, d.Spec.Replicas, d.Spec.Selector = true, new(int32(0)), &metav1.LabelSelector{MatchLabels: d.Labels}
+		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: d.ObjectMeta, Spec: pod()}
 		return d, func(bytes int) { enlargePod(&d.Spec.Template.Spec, bytes/2) }
 	},
 	"statefulsets.apps": func(name string) (client.Object, func(int)) {
-		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Labels: poolLabels(name)}}
-		s.Spec.Replicas = new(int32(0))
-		s.Spec.Selector, s.Spec.Template.Labels, s.Spec.Template.Spec = &metav1.LabelSelector{MatchLabels: poolLabels(name)}, poolLabels(name), pod()
+		s := &appsv1.StatefulSet{ObjectMeta: labeled(workerpool.LabelWorkerPool, name)}
+		s.Spec.Replicas, s.Spec.Selector = new(int32(0)), &metav1.LabelSelector{MatchLabels: s.Labels}
+		s.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: s.ObjectMeta, Spec: pod()}
 		return s, func(bytes int) { enlargePod(&s.Spec.Template.Spec, bytes/2) }
 	},
 	"networkpolicies.networking.k8s.io": func(string) (client.Object, func(int)) {
@@ -171,39 +167,39 @@ var attacks = map[string]func(name string) (client.Object, func(bytes int)){
 		}
 	},
 	"configmaps": func(name string) (client.Object, func(int)) {
-		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: poolLabels(name)}}
-		c.Labels["yardmaster.dev/egress-proxy"] = "true"
+		c := &corev1.ConfigMap{ObjectMeta: labeled(workerpool.LabelWorkerPool, name, "yardmaster.dev/egress-proxy", "true")}
 		return c, func(bytes int) { c.Data = map[string]string{"a": strings.Repeat("x", bytes)} }
 	},
 	"services": func(name string) (client.Object, func(int)) {
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: poolLabels(name)}}
-		s.Labels[agenticsession.LabelSessionUID], s.Spec.Ports = "a", []corev1.ServicePort{{Port: 80}}
-		return s, nil
+		labels := labeled(workerpool.LabelWorkerPool, name, agenticsession.LabelSessionUID, "a")
+		return &corev1.Service{ObjectMeta: labels, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, nil
 	},
 	"serviceaccounts": func(name string) (client.Object, func(int)) {
-		s := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Labels: poolLabels(name)}}
-		s.Labels[agenticsession.LabelSessionUID] = "a"
-		return s, nil
+		return &corev1.ServiceAccount{ObjectMeta: labeled(workerpool.LabelWorkerPool, name, agenticsession.LabelSessionUID, "a")}, nil
 	},
 	"poddisruptionbudgets.policy": func(name string) (client.Object, func(int)) {
-		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Labels: poolLabels(name)}}, nil
+		return &policyv1.PodDisruptionBudget{ObjectMeta: labeled(workerpool.LabelWorkerPool, name)}, nil
 	},
 	"leases.coordination.k8s.io": func(string) (client.Object, func(int)) {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{agenticsession.LabelSessionUID: "a"}}}
+		l := &coordinationv1.Lease{ObjectMeta: labeled(agenticsession.LabelSessionUID, "a")}
 		return l, func(bytes int) { l.Spec.HolderIdentity = new(strings.Repeat("x", bytes)) }
 	},
 	"roles.rbac.authorization.k8s.io": func(string) (client.Object, func(int)) {
-		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{agenticsession.LabelSessionUID: "a"}}}, nil
+		return &rbacv1.Role{ObjectMeta: labeled(agenticsession.LabelSessionUID, "a")}, nil
 	},
 	"rolebindings.rbac.authorization.k8s.io": func(string) (client.Object, func(int)) {
-		b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{agenticsession.LabelSessionUID: "a"}}}
-		b.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "a"}
-		return b, nil
+		role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "a"}
+		return &rbacv1.RoleBinding{ObjectMeta: labeled(agenticsession.LabelSessionUID, "a"), RoleRef: role}, nil
 	},
 }
 
-func poolLabels(pool string) map[string]string {
-	return map[string]string{workerpool.LabelWorkerPool: pool}
+// labeled returns metadata with labels: names and values.
+func labeled(labels ...string) metav1.ObjectMeta {
+	metadata := metav1.ObjectMeta{Labels: map[string]string{}}
+	for pair := range slices.Chunk(labels, 2) {
+		metadata.Labels[pair[0]] = pair[1]
+	}
+	return metadata
 }
 
 func pod() corev1.PodSpec {
@@ -230,9 +226,8 @@ func manyLabels(bytes int) map[string]string {
 	return labels
 }
 
-// largestObjects is the number of objects of each resource as large as the API server accepts, if the whole quota is filled. More of
-// them need gigabytes in the API server, and no more memory of the operator than the other objects, which are as large as the cache
-// keeps them as a whole.
+// largestObjects is the number of objects of each resource as large as the API server accepts, if the whole quota is filled. More of them need
+// gigabytes in the API server, and no more memory of the operator than the other objects, which are as large as the cache keeps them as a whole.
 const largestObjects = 10
 
 // fillCache makes an object almost as large as an object that the cache keeps as a whole.
@@ -374,7 +369,6 @@ var victimKinds = map[string]string{
 }
 
 func createVictim(t *testing.T, namespace string) {
-	t.Helper()
 	sj := testbuilder.SequentialJob("victim", namespace).Step("a").Obj()
 	sj.Spec.Suspend = true
 	session := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "victim"}}
@@ -392,7 +386,6 @@ var changes int
 // measureVictim changes the specs of the victim's objects, and returns how long each change waits for its status. In between it
 // changes objects that no operator serves, and returns how long the API server takes for these.
 func measureVictim(t *testing.T, namespace string, number int, operator *testenv.Operator) (waits, bare []time.Duration) {
-	t.Helper()
 	for range number {
 		for kind, patch := range victimKinds {
 			changes++
