@@ -4,11 +4,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
@@ -36,7 +38,6 @@ func manifests(t *testing.T) map[string][]byte {
 	return all
 }
 
-// definitions returns the CustomResourceDefinitions in config/crd, by their files.
 func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	all := map[string]*apiextensionsv1.CustomResourceDefinition{}
@@ -58,13 +59,10 @@ func TestManifestsAreSmallEnoughForClientSideApply(t *testing.T) {
 // kubectl explain shows them.
 func TestFieldsOfYardmasterKeepTheirDescriptions(t *testing.T) {
 	for name, crd := range definitions(t) {
-		for i := range crd.Spec.Versions {
-			for _, part := range []string{"spec", "status"} {
-				schema := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties[part]
-				for field := range schema.Properties {
-					if property := schema.Properties[field]; strings.TrimSpace(property.Description) == "" {
-						t.Errorf("%s: %s.%s has no description", name, part, field)
-					}
+		for _, part := range []string{"spec", "status"} {
+			for field, property := range crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[part].Properties {
+				if strings.TrimSpace(property.Description) == "" {
+					t.Errorf("%s: %s.%s has no description", name, part, field)
 				}
 			}
 		}
@@ -76,33 +74,28 @@ var goType = regexp.MustCompile(`\b[a-z][a-z0-9]*\.[A-Z][a-z]\w*|\[\][a-z]|map\[
 
 func TestDescriptionsNameNoGoTypes(t *testing.T) {
 	for name, crd := range definitions(t) {
-		for i := range crd.Spec.Versions {
-			walkSchema(name, crd.Spec.Versions[i].Schema.OpenAPIV3Schema, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
-				found := goType.FindString(schema.Description)
-				require.True(t, found == "", "%s: the description names the Go type %s: %s", path, found, schema.Description)
-			})
-		}
+		walkSchema(name, crd.Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+			found := goType.FindString(schema.Description)
+			require.True(t, found == "", "%s: the description names the Go type %s: %s", path, found, schema.Description)
+		})
 	}
 }
 
 func TestAConditionWithoutAMeaningIsAnError(t *testing.T) {
-	for title, source := range map[string]string{
+	for _, source := range map[string]string{
 		"no comment":           `const ConditionServing = "Serving"`,
 		"a comment of a group": "// Types.\nconst (\n\tConditionServing = \"Serving\"\n)",
 		"another beginning":    "// ConditionServing means that it serves.\nconst ConditionServing = \"Serving\"",
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "types.go"), []byte("package v1alpha1\n\n"+source+"\n"), 0o600))
-		if err := writeConditions(dir, filepath.Join(dir, "page"), nil); err == nil || !strings.Contains(err.Error(), "the comment of ConditionServing must begin with") {
-			t.Errorf("%s: error %v", title, err)
-		}
+		require.ErrorContains(t, writeConditions(dir, filepath.Join(dir, "page"), nil), "the comment of ConditionServing must begin with")
 	}
 }
 
 // The seconds of Kubernetes' own Pods pass through: the API server or the kubelet decides about them.
 var secondsOfPods = regexp.MustCompile(`(terminationGracePeriodSeconds|tolerationSeconds|expirationSeconds|template\.spec\.activeDeadlineSeconds)$`)
 
-// upperBound is the rule by which a CustomResourceDefinition limits a duration.
 var upperBound = regexp.MustCompile(`duration\(self\) <= duration\('([^']+)'\)`)
 
 // Seconds beyond 292 years do not fit into a time.Duration: deadlines of Kubernetes and ours would be in the past.
@@ -158,5 +151,53 @@ func TestTheAPIServerAcceptsAllCRDs(t *testing.T) {
 		for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), internal) {
 			t.Errorf("%s: %v", name, problem)
 		}
+	}
+}
+
+func TestAnOverrideThatLostItsLimitsIsReported(t *testing.T) {
+	type step struct {
+		Name             string `json:"name"`
+		corev1.Container `json:",inline"`
+	}
+	for problems, name := range []apiextensionsv1.JSONSchemaProps{
+		{Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(30)), Pattern: "^[a-z]+$"}, {Type: "string"},
+	} {
+		w := schemaWalker{}
+		s := &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"name": name, "image": {Type: "string"}}}
+		w.walkSchema("template", s, reflect.TypeFor[step](), originYardmaster)
+		require.True(t, len(w.problems) == problems, "problems: %v, want %d", w.problems, problems)
+	}
+}
+
+func TestUnusableFieldsExistInTheirTypes(t *testing.T) {
+	for of, names := range unusableFields {
+		fields := structFields(of)
+		for _, name := range names {
+			if _, found := fields[name]; !found {
+				t.Errorf("%s has no field %s: remove it from the list", of, name)
+			}
+		}
+	}
+}
+
+func TestTheShortPatternMatchesTheSameQuantities(t *testing.T) {
+	long, short := regexp.MustCompile(quantityPattern), regexp.MustCompile(shortQuantityPattern)
+	for _, sign := range []string{"", "+", "-", "+-"} {
+		for _, number := range []string{"", "1", "10.", "1.5", ".5", ".", "1.5.", "a"} {
+			for _, unit := range []string{"", "Ki", "K", "k", "m", "i", "e3", "E+3", "E-.5", "e", "Mi ", "ee"} {
+				if text := sign + number + unit; long.MatchString(text) != short.MatchString(text) {
+					t.Errorf("%q: %t and %t", text, long.MatchString(text), short.MatchString(text))
+				}
+			}
+		}
+	}
+}
+
+func TestAnEntryOfASelectionThatChangesNothingIsAnError(t *testing.T) {
+	type properties = map[string]apiextensionsv1.JSONSchemaProps
+	container := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties{"name": {Type: "string"}, "image": {Type: "string"}}}
+	for _, paths := range [][]string{{"volumes"}, {"containers.command"}, {"containers", "containers.name"}, {"containers.name", "containers"}} {
+		s := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties{"containers": {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: container}}}}
+		require.True(t, keepOnly(s, paths) != nil, "%v: no error", paths)
 	}
 }

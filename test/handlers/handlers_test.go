@@ -7,62 +7,37 @@ import (
 	"go/ast"
 	"go/format"
 	"go/parser"
-	"go/scanner"
 	"go/token"
-	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // The compared files are formatted by gofmt. Blank lines, comments and imports do not count.
 func TestTheSameHandlerNeedsNoMoreCodeThanWithAsynqAndRiver(t *testing.T) {
-	lines := map[string]int{}
-	for _, system := range []string{"yardmaster", "asynq", "river"} {
-		source, err := os.ReadFile(filepath.Join(system, "main.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if formatted, err := format.Source(source); err != nil || !bytes.Equal(source, formatted) {
-			t.Fatalf("%s is not formatted: %v", system, err)
-		}
-		lines[system] = countLines(t, source)
-		t.Logf("%s: %d lines", system, lines[system])
-	}
-	for _, other := range []string{"asynq", "river"} {
-		if lines["yardmaster"] > lines[other] {
-			t.Errorf("%d lines, and %d with %s", lines["yardmaster"], lines[other], other)
-		}
-	}
+	ours, asynq, river := countLines(t, "yardmaster"), countLines(t, "asynq"), countLines(t, "river")
+	require.True(t, ours <= min(asynq, river), "%d lines, %d with asynq and %d with River", ours, asynq, river)
+	t.Logf("%d lines, %d with asynq and %d with River", ours, asynq, river)
 }
 
-// countLines returns the number of lines with a token that belongs to no import.
-func countLines(t *testing.T, source []byte) int {
+func countLines(t *testing.T, system string) (lines int) {
 	t.Helper()
 	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, "main.go", source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	imported := map[int]bool{}
-	for _, declaration := range parsed.Decls {
-		if imports, isGeneral := declaration.(*ast.GenDecl); isGeneral && imports.Tok == token.IMPORT {
-			for line := files.Position(imports.Pos()).Line; line <= files.Position(imports.End()).Line; line++ {
-				imported[line] = true
-			}
+	program, err := parser.ParseFile(files, filepath.Join(system, "main.go"), nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	program.Decls = slices.DeleteFunc(program.Decls, func(declaration ast.Decl) bool {
+		general, isGeneral := declaration.(*ast.GenDecl)
+		return isGeneral && general.Tok == token.IMPORT
+	})
+	var code bytes.Buffer
+	require.NoError(t, format.Node(&code, files, program))
+	for line := range strings.Lines(code.String()) {
+		if strings.TrimSpace(line) != "" {
+			lines++
 		}
 	}
-	file := token.NewFileSet().AddFile("main.go", -1, len(source))
-	var tokens scanner.Scanner
-	tokens.Init(file, source, nil, 0)
-	counted := map[int]bool{}
-	for {
-		position, kind, text := tokens.Scan()
-		if kind == token.EOF {
-			return len(counted)
-		}
-		line := file.Line(position)
-		if !imported[line] && (kind != token.SEMICOLON || text == ";") {
-			counted[line] = true
-		}
-	}
+	return lines
 }

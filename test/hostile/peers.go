@@ -22,11 +22,9 @@ const (
 	healthPort  = 8081
 )
 
-// reconnectPause is the pause of a peer whose connection was closed.
 const reconnectPause = 100 * time.Millisecond
 
-// Peer attacks a port of the operator with concurrent connections, each of which is replaced when the
-// operator closes it.
+// Peer attacks a port of the operator with concurrent connections, each of which is replaced when the operator closes it.
 type Peer struct {
 	port, connections int
 	isTLS             bool

@@ -1,5 +1,4 @@
-// Command loadgen sends jobs to the example worker, and verifies from the worker's ledger that
-// they were done.
+// Command loadgen sends jobs to the example worker, and verifies from the worker's ledger that they were done.
 //
 //	loadgen send -url nats://nats:4222 -queue orders -run a -jobs 5000 -rate 200 -milliseconds 300
 //	loadgen verify -file /ledger/lines -run a -jobs 5000
@@ -10,8 +9,7 @@
 //	loadgen end -file /ledger/c.end
 //	loadgen verify -file /ledger/lines -run c -jobs-from /ledger/c.end
 //
-// The result of the verification is JSON. The exit code is 1 unless each job was done exactly
-// once.
+// The result of the verification is JSON. The exit code is 1 unless each job was done exactly once.
 package main
 
 import (
@@ -20,8 +18,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"iter"
-	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -32,11 +28,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/yardmaster/yardmaster/internal/clock"
 	"github.com/yardmaster/yardmaster/test/loadgen/verify"
 )
 
-// maxUnacknowledged is the number of jobs that may wait for the broker's acknowledgement at a
-// time.
+// maxUnacknowledged is the number of jobs that may wait for the broker's acknowledgement at a time.
 const maxUnacknowledged = 256
 
 // brokerTimeout is the time that the broker may be unavailable.
@@ -68,7 +64,6 @@ func runCommand(ctx context.Context) error {
 	}
 }
 
-// endSending creates the file of -until.
 func endSending(args []string) error {
 	f := flag.NewFlagSet("end", flag.ContinueOnError)
 	file := f.String("file", "", "path of the file of send -until")
@@ -103,16 +98,13 @@ func verifyLedger(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
-		return err
+	err = json.NewEncoder(os.Stdout).Encode(result)
+	if err == nil && !result.EachDoneOnce() {
+		err = errors.New("not every job was done exactly once")
 	}
-	if !result.EachDoneOnce() {
-		return errors.New("not every job was done exactly once")
-	}
-	return nil
+	return err
 }
 
-// jobBatch describes the jobs to send.
 type jobBatch struct {
 	url, queue, run    string
 	jobs, milliseconds int
@@ -152,22 +144,24 @@ func parseAndSend(ctx context.Context, args []string) error {
 	return nil
 }
 
-// sendJobs sends the jobs at the rate of the batch, several concurrently.
 func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, startedAt time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxUnacknowledged)
 	sent := 0
-	for number, due := range b.schedule() {
-		if err := sleepUntil(ctx, startedAt.Add(due)); err != nil {
+	for ; b.until != "" || sent < b.jobs; sent++ {
+		due := startedAt
+		if b.rate > 0 {
+			due = startedAt.Add(time.Duration(float64(sent) / b.rate * float64(time.Second)))
+		}
+		if err := clock.SleepContext(ctx, time.Until(due)); err != nil {
 			return errors.Join(err, group.Wait())
 		}
 		if b.hasEnded() {
 			break
 		}
-		sent++
-		name := verify.JobName(b.run, number)
+		name := verify.JobName(b.run, sent)
 		group.Go(func() error {
-			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, b.payload(name))
+			return sendJob(ctx, stream, "yardmaster."+b.queue+".ready.default", name, fmt.Sprintf(`{"id":%q,"milliseconds":%d}`, name, b.milliseconds))
 		})
 	}
 	if err := group.Wait(); err != nil || b.until == "" {
@@ -176,7 +170,6 @@ func (b *jobBatch) sendJobs(ctx context.Context, stream jetstream.JetStream, sta
 	return os.WriteFile(b.until, []byte(strconv.Itoa(sent)), 0o600)
 }
 
-// hasEnded reports whether the file of -until exists.
 func (b *jobBatch) hasEnded() bool {
 	if b.until == "" {
 		return false
@@ -185,32 +178,7 @@ func (b *jobBatch) hasEnded() bool {
 	return err == nil
 }
 
-// schedule returns the jobs, with the time after the start at which each is due.
-func (b *jobBatch) schedule() iter.Seq2[int, time.Duration] {
-	jobs := b.jobs
-	if b.until != "" {
-		jobs = math.MaxInt
-	}
-	return func(yield func(int, time.Duration) bool) {
-		for number := range jobs {
-			due := time.Duration(0)
-			if b.rate > 0 {
-				due = time.Duration(float64(number) / b.rate * float64(time.Second))
-			}
-			if !yield(number, due) {
-				return
-			}
-		}
-	}
-}
-
-// payload returns the order for the worker.
-func (b *jobBatch) payload(name string) string {
-	return fmt.Sprintf(`{"id":%q,"milliseconds":%d}`, name, b.milliseconds)
-}
-
-// sendJob retries until the broker has acknowledged the job. The message ID prevents duplicates
-// when only an acknowledgement was lost.
+// sendJob retries until the broker has acknowledged the job. The message ID prevents duplicates when only an acknowledgement was lost.
 func sendJob(ctx context.Context, stream jetstream.JetStream, subject, id, payload string) error {
 	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
@@ -219,7 +187,7 @@ func sendJob(ctx context.Context, stream jetstream.JetStream, subject, id, paylo
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if err := sleepUntil(ctx, time.Now().Add(200*time.Millisecond)); err != nil {
+		if err := clock.SleepContext(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -233,13 +201,4 @@ func publishOnce(ctx context.Context, stream jetstream.JetStream, subject, id, p
 	defer cancel()
 	_, err := stream.Publish(ctx, subject, []byte(payload), jetstream.WithMsgID(id))
 	return err
-}
-
-func sleepUntil(ctx context.Context, due time.Time) error {
-	select {
-	case <-time.After(time.Until(due)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -1,10 +1,8 @@
-// Package permissions compares the permissions of a user with those on the page
-// docs/reference/permissions.md. A permission is a line such as "get deployments.apps": a verb, a
-// resource and, if it is limited to one object, its name.
+// Package permissions compares the permissions of a user with those on the page docs/reference/permissions.md. A permission is a line such
+// as "get deployments.apps": a verb, a resource and, if it is limited to one object, its name.
 package permissions
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -32,15 +30,9 @@ type Page map[string]map[string][]string
 
 // ReadPage reads the page.
 func ReadPage(path string) (Page, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
+	content, err := os.ReadFile(path)
 	page, section, header := Page{}, "", []string(nil)
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.SplitSeq(string(content), "\n") {
 		if title, found := strings.CutPrefix(line, "## "); found {
 			section, header = title, nil
 			page[section] = map[string][]string{}
@@ -56,20 +48,14 @@ func ReadPage(path string) (Page, error) {
 		resource := strings.ReplaceAll(strings.TrimSpace(cells[0]), "`", "")
 		for i := 1; i < len(cells) && i < len(header); i++ {
 			column := strings.TrimSpace(header[i])
-			page[section][column] = append(page[section][column], cellLines(resource, cells[i])...)
+			for verb := range strings.SplitSeq(cells[i], ",") {
+				if verb = strings.TrimSpace(verb); verb != "" {
+					page[section][column] = append(page[section][column], verb+" "+resource)
+				}
+			}
 		}
 	}
-	return page, lines.Err()
-}
-
-// cellLines returns the permissions in a cell.
-func cellLines(resource, cell string) (all []string) {
-	for verb := range strings.SplitSeq(cell, ",") {
-		if verb = strings.TrimSpace(verb); verb != "" {
-			all = append(all, verb+" "+resource)
-		}
-	}
-	return all
+	return page, err
 }
 
 // Columns returns the permissions in some columns of a section. A column that the section lacks has none.
@@ -87,8 +73,7 @@ func Union(lists ...[]string) []string {
 	return slices.Compact(all)
 }
 
-// OfServiceAccount returns the permissions of a ServiceAccount in a namespace, except those of every
-// ServiceAccount.
+// OfServiceAccount returns the permissions of a ServiceAccount in a namespace, except those of every ServiceAccount.
 func OfServiceAccount(ctx context.Context, config *rest.Config, account, namespace string) ([]string, error) {
 	all, err := review(ctx, config, account, namespace)
 	if err != nil {
@@ -107,8 +92,7 @@ func Groups(account string) []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 }
 
-// review returns the permissions from a SelfSubjectRulesReview, which `kubectl auth can-i --list`
-// prints.
+// review returns the permissions from a SelfSubjectRulesReview, which `kubectl auth can-i --list` prints.
 func review(ctx context.Context, config *rest.Config, account, namespace string) ([]string, error) {
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: Groups(account)}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/ports"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // Start starts a Prometheus server that has samples in the format OpenMetrics, and returns its address. Debian's package prometheus
@@ -22,9 +23,7 @@ func Start(t *testing.T, samples string) string {
 	dir := t.TempDir()
 	file, data, config := filepath.Join(dir, "samples"), filepath.Join(dir, "data"), filepath.Join(dir, "prometheus.yml")
 	for path, content := range map[string]string{file: samples + "# EOF\n", config: "global: {}\n"} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb", "create-blocks-from", "openmetrics", file, data).CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v: %s", err, out)
@@ -34,9 +33,7 @@ func Start(t *testing.T, samples string) string {
 	server := exec.CommandContext(ctx, "prometheus", "--config.file="+config, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=10y", "--web.listen-address="+address)
 	output := &bytes.Buffer{}
 	server.Stderr = output
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.Start())
 	t.Cleanup(func() {
 		stop()
 		_ = server.Wait()

@@ -23,8 +23,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
 
-// artifacts is the folder of this run, empty at its start: dist/failures/PACKAGE in the repository, or
-// $TEST_ARTIFACTS/PACKAGE.
+// artifacts is the folder of this run, empty at its start: dist/failures/PACKAGE in the repository, or $TEST_ARTIFACTS/PACKAGE.
 var artifacts = sync.OnceValue(func() string {
 	base := os.Getenv("TEST_ARTIFACTS")
 	if base == "" {
@@ -50,27 +49,22 @@ func ReportArtifacts(code int) {
 	}
 }
 
-// SaveObjectsOfFailedTest saves the objects of the namespaces if the test has failed. Call it before they are deleted.
+// maxSavedObjects is the maximum number of objects of a kind that are saved.
+const maxSavedObjects = 500
+
+// SaveObjectsOfFailedTest saves the events, the objects of the operator's kinds, the Jobs and the Pods of the namespaces as artifacts if the test
+// has failed. Call it before they are deleted.
 func SaveObjectsOfFailedTest(ctx context.Context, t testing.TB, c client.Reader, namespaces ...string) {
 	t.Helper()
-	if !t.Failed() {
-		return
-	}
 	for _, ns := range namespaces {
-		file, err := SaveObjects(ctx, c, ns)
-		if err != nil {
-			t.Logf("saving the objects of namespace %s: %v", ns, err)
+		if t.Failed() {
+			file, err := saveObjects(ctx, c, ns)
+			t.Logf("the objects of namespace %s are in %s (errors: %v)", ns, file, err)
 		}
-		t.Logf("the objects of namespace %s are in %s", ns, file)
 	}
 }
 
-// maxSavedObjects is the maximum number of objects of a kind that SaveObjects saves.
-const maxSavedObjects = 500
-
-// SaveObjects writes the events, the objects of the operator's kinds, the Jobs and the Pods of a namespace into an
-// artifact. It returns the path of the file also beside an error, which says what the file lacks.
-func SaveObjects(ctx context.Context, c client.Reader, namespace string) (file string, err error) {
+func saveObjects(ctx context.Context, c client.Reader, namespace string) (file string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // the API server may be what has failed
 	defer cancel()
 	var text strings.Builder

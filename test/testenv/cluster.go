@@ -15,8 +15,10 @@ import (
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,9 +28,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/operator/webhook"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
@@ -44,8 +48,7 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// Start prepares the tests of a package. The end is called after the tests, and then ctx ends. An error of the end fails the
-// run.
+// Start prepares the tests of a package. The end is called after the tests, and then ctx ends. An error of the end fails the run.
 type Start func(ctx context.Context, c *Cluster) (end func() error, err error)
 
 // Main connects to the cluster of KUBECONFIG, runs the tests of a package, and exits. Its message about a missing
@@ -167,9 +170,7 @@ func (c *Cluster) CreateNamespace(t testing.TB, name string) {
 
 func (c *Cluster) createNamespace(t testing.TB, ns *corev1.Namespace) string {
 	t.Helper()
-	if err := c.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Create(t.Context(), ns))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		SaveObjectsOfFailedTest(ctx, t, c, ns.Name)
@@ -242,4 +243,74 @@ func (c *Cluster) StartProxy(
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*config, kubeconfig))
 	return server, kubeconfig
+}
+
+const (
+	// WebhookLabel on a namespace disables the webhooks there if it is "off". Then the operator sees what they would reject.
+	WebhookLabel = "test.yardmaster.dev/webhook"
+	// WebhookPathSegment is the secret in the path of the webhooks.
+	WebhookPathSegment = "secret-of-the-tests"
+)
+
+// Webhooks of the operator that the API server calls by address, as it cannot reach them through a Service.
+type Webhooks struct {
+	envtest.WebhookInstallOptions
+
+	// Address is that of the server.
+	Address string
+	cluster *Cluster
+}
+
+// InstallWebhooks registers the webhooks, and creates the certificates and the secret path of their server.
+func (c *Cluster) InstallWebhooks(ctx context.Context) (*Webhooks, error) {
+	w := &Webhooks{cluster: c}
+	w.Paths = []string{filepath.Join(Root(), "config", "webhook", "webhooks.yaml")}
+	if err := w.Install(c.Config); err != nil {
+		return nil, fmt.Errorf("installing the webhooks: %w", err)
+	}
+	w.Address = fmt.Sprintf("https://%s:%d", w.LocalServingHost, w.LocalServingPort)
+	err := os.WriteFile(filepath.Join(w.LocalServingCertDir, webhook.PathFile), []byte(WebhookPathSegment), 0o600)
+	for _, configuration := range w.configurations() {
+		if err == nil {
+			err = c.Update(ctx, configuration)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Remove(ctx))
+	}
+	return w, nil
+}
+
+// configurations returns those of the installation, changed for the address.
+func (w *Webhooks) configurations() (all []client.Object) {
+	namespaces := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: WebhookLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"off"},
+	}}}
+	adapt := func(selector **metav1.LabelSelector, config *admissionregistrationv1.WebhookClientConfig, path string) {
+		*selector, config.Service, config.URL = namespaces, nil, new(w.Address+"/"+WebhookPathSegment+path)
+	}
+	for _, configuration := range w.ValidatingWebhooks {
+		for i := range configuration.Webhooks {
+			hook := &configuration.Webhooks[i]
+			adapt(&hook.NamespaceSelector, &hook.ClientConfig, webhook.ValidatingPath(hook.Name))
+		}
+		all = append(all, configuration)
+	}
+	for _, configuration := range w.MutatingWebhooks {
+		for i := range configuration.Webhooks {
+			hook := &configuration.Webhooks[i]
+			adapt(&hook.NamespaceSelector, &hook.ClientConfig, webhook.MutatingPath(hook.Name))
+		}
+		all = append(all, configuration)
+	}
+	return all
+}
+
+// Remove deletes the configurations. Without the operator, the API server would reject every object.
+func (w *Webhooks) Remove(ctx context.Context) error {
+	var errs []error
+	for _, configuration := range w.configurations() {
+		errs = append(errs, w.cluster.Delete(ctx, configuration))
+	}
+	return errors.Join(append(errs, w.Cleanup())...)
 }

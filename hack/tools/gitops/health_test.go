@@ -61,7 +61,6 @@ func (s state) object(kind string) *unstructured.Unstructured {
 	}}
 }
 
-// computeStatus returns what kstatus says.
 func computeStatus(t *testing.T, object *unstructured.Unstructured) status.Status {
 	t.Helper()
 	result, err := status.Compute(object)
@@ -71,7 +70,13 @@ func computeStatus(t *testing.T, object *unstructured.Unstructured) status.Statu
 
 func TestFluxSeesWhatKstatusSees(t *testing.T) {
 	checks := map[string]*cel.StatusEvaluator{}
-	for _, check := range fluxChecks(t) {
+	var manifest struct {
+		Spec struct {
+			HealthCheckExprs []kustomize.CustomHealthCheck `json:"healthCheckExprs"`
+		} `json:"spec"`
+	}
+	readYAML(t, "flux.yaml", &manifest)
+	for _, check := range manifest.Spec.HealthCheckExprs {
 		evaluator, err := cel.NewStatusEvaluator(&check.HealthCheckExpressions)
 		if err != nil {
 			t.Fatalf("%s: %v", check.Kind, err)
@@ -95,17 +100,6 @@ func TestFluxSeesWhatKstatusSees(t *testing.T) {
 			}
 		}
 	}
-}
-
-func fluxChecks(t *testing.T) []kustomize.CustomHealthCheck {
-	t.Helper()
-	var manifest struct {
-		Spec struct {
-			HealthCheckExprs []kustomize.CustomHealthCheck `json:"healthCheckExprs"`
-		} `json:"spec"`
-	}
-	readYAML(t, "flux.yaml", &manifest)
-	return manifest.Spec.HealthCheckExprs
 }
 
 // Argo CD has one more status than kstatus: suspended work is not in progress.

@@ -33,6 +33,11 @@ const (
 	release        = "platform" // the namespace, too
 )
 
+type (
+	fields = map[string]any
+	list   = []any
+)
+
 // supportedVersions are the oldest and the newest release of Kubernetes in docs/support.md.
 var supportedVersions = []string{"1.33.0", "1.36.0"}
 
@@ -44,7 +49,7 @@ func loadChart(t *testing.T) *chart.Chart {
 }
 
 // render returns the objects that the chart creates with these values.
-func render(t *testing.T, c *chart.Chart, values map[string]any) ([]*unstructured.Unstructured, error) {
+func render(t *testing.T, c *chart.Chart, values fields) ([]*unstructured.Unstructured, error) {
 	t.Helper()
 	options := common.ReleaseOptions{Name: release, Namespace: release, IsInstall: true, Revision: 1}
 	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
@@ -69,7 +74,7 @@ func render(t *testing.T, c *chart.Chart, values map[string]any) ([]*unstructure
 	return objects, nil
 }
 
-func mustRender(t *testing.T, c *chart.Chart, values map[string]any) []*unstructured.Unstructured {
+func mustRender(t *testing.T, c *chart.Chart, values fields) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := render(t, c, values)
 	noError(t, err)
@@ -83,7 +88,6 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// decode returns the objects of a manifest, which may have empty documents.
 func decode(manifest string) (objects []*unstructured.Unstructured, err error) {
 	documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
 	for {
@@ -99,27 +103,33 @@ func decode(manifest string) (objects []*unstructured.Unstructured, err error) {
 	}
 }
 
+// text returns a field of an object, or nothing if it lacks the field.
+func text(object any, path ...string) string {
+	value, _, _ := unstructured.NestedString(object.(fields), path...)
+	return value
+}
+
 // choices are the values that change which objects there are, and how.
-var choices = map[string][]any{
-	"namespaces":                   {[]any{"default"}, []any{"team-a", "team-b"}, []any{"*"}},
-	"controllers":                  {[]any{"*"}, []any{"*", "-agenticsession"}, []any{"queue", "workerpool"}, []any{"jobreport"}},
-	"report.namespaces":            {[]any{}, []any{"team-a", "team-c"}},
+var choices = map[string]list{
+	"namespaces":                   {list{"default"}, list{"team-a", "team-b"}, list{"*"}},
+	"controllers":                  {list{"*"}, list{"*", "-agenticsession"}, list{"queue", "workerpool"}, list{"jobreport"}},
+	"report.namespaces":            {list{}, list{"team-a", "team-c"}},
 	"report.openReports":           {false, true},
 	"broker.urlSecret":             {"", "broker/address"},
 	"certManager.enabled":          {false, true},
 	"creatorPolicy.enabled":        {false, true},
-	"networkPolicy.apiServerCIDRs": {[]any{}, []any{"192.0.2.1/32", "192.0.2.2/32"}},
+	"networkPolicy.apiServerCIDRs": {list{}, list{"192.0.2.1/32", "192.0.2.2/32"}},
 	"clusterObjects.create":        {true, false},
 }
 
 // pairs calls visit with each pair of values of each two choices, beside the first values of the others.
-func pairs(visit func(values map[string]any)) {
+func pairs(visit func(values fields)) {
 	paths := slices.Sorted(maps.Keys(choices))
 	for i, one := range paths {
 		for _, other := range paths[:i] {
 			for _, value := range choices[one] {
 				for _, beside := range choices[other] {
-					visit(chosen(map[string]any{one: value, other: beside}))
+					visit(chosen(fields{one: value, other: beside}))
 				}
 			}
 		}
@@ -127,10 +137,8 @@ func pairs(visit func(values map[string]any)) {
 }
 
 // chosen returns the values with the first of each choice, unless another is given.
-func chosen(given map[string]any) map[string]any {
-	values := map[string]any{"crds": map[string]any{"install": false}, "monitoring": map[string]any{
-		"serviceMonitor": true, "podMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
-	}, "gateway": map[string]any{"enabled": true}}
+func chosen(given fields) fields {
+	values := fields{"crds": fields{"install": false}, "monitoring": allMonitoring(), "gateway": fields{"enabled": true}}
 	for path, options := range choices {
 		value, isGiven := given[path]
 		if !isGiven {
@@ -139,13 +147,17 @@ func chosen(given map[string]any) map[string]any {
 		_ = unstructured.SetNestedField(values, value, strings.Split(path, ".")...)
 	}
 	if given["clusterObjects.create"] == false {
-		values["flags"], values["gateway"] = map[string]any{"cluster-id": "a"}, map[string]any{"enabled": false}
+		values["flags"], values["gateway"] = fields{"cluster-id": "a"}, fields{"enabled": false}
 	}
 	return values
 }
 
+func allMonitoring() fields {
+	return fields{"serviceMonitor": true, "podMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": fields{"release": "prometheus"}}
+}
+
 // refusedWithoutClusterObjects reports whether the values need objects without a namespace, which they exclude.
-func refusedWithoutClusterObjects(values map[string]any) bool {
+func refusedWithoutClusterObjects(values fields) bool {
 	is := func(fields ...string) bool {
 		value, _, _ := unstructured.NestedBool(values, fields...)
 		return value
@@ -158,7 +170,7 @@ func TestEveryPairOfValuesRendersDistinctObjectsInItsNamespaces(t *testing.T) {
 	c, count := loadChart(t), 0
 	// Each rendering parses all templates, and these depend on nothing.
 	c.Templates = slices.DeleteFunc(c.Templates, func(file *common.File) bool { return strings.Contains(file.Name, ".crd.") })
-	pairs(func(values map[string]any) {
+	pairs(func(values fields) {
 		count++
 		objects, err := render(t, c, values)
 		if refusedWithoutClusterObjects(values) {
@@ -194,14 +206,14 @@ func TestEveryPairOfValuesRendersDistinctObjectsInItsNamespaces(t *testing.T) {
 }
 
 func TestLintFindsNothingWithDefaultsAndWithAllOptions(t *testing.T) {
-	all := map[string]any{}
+	all := fields{}
 	for path, options := range choices {
 		_ = unstructured.SetNestedField(all, options[len(options)-1], strings.Split(path, ".")...)
 	}
-	all["controllers"], all["gateway"], all["clusterObjects"] = []any{"*"}, map[string]any{"enabled": true}, map[string]any{"create": true}
+	all["controllers"], all["gateway"], all["clusterObjects"] = list{"*"}, fields{"enabled": true}, fields{"create": true}
 	directory, err := filepath.Abs(chartDirectory)
 	noError(t, err)
-	for name, values := range map[string]map[string]any{"defaults": {}, "all options": all} {
+	for name, values := range map[string]fields{"defaults": {}, "all options": all} {
 		for _, version := range supportedVersions {
 			kubeVersion, err := common.ParseKubeVersion(version)
 			noError(t, err)
@@ -216,24 +228,22 @@ func TestLintFindsNothingWithDefaultsAndWithAllOptions(t *testing.T) {
 
 func TestInvalidValuesAreRefused(t *testing.T) {
 	c := loadChart(t)
-	withoutClusterObjects := map[string]any{"create": false}
-	for name, values := range map[string]map[string]any{
-		"a namespace of Kubernetes":            {"namespaces": []any{"kube-system"}},
-		"reports on such a one":                {"report": map[string]any{"namespaces": []any{"kube-public"}}},
-		"queues without the ID of the cluster": {"clusterObjects": withoutClusterObjects},
-		"the gateway without its ClusterRole": {
-			"clusterObjects": withoutClusterObjects, "flags": map[string]any{"cluster-id": "a"}, "gateway": map[string]any{"enabled": true},
-		},
-		"unknown controller":    {"controllers": []any{"queues"}},
-		"no namespace":          {"namespaces": []any{}},
-		"namespace as a list":   {"namespaces": "team-a"},
-		"name of a namespace":   {"namespaces": []any{"Team_A"}},
-		"replicas as text":      {"replicas": "two"},
-		"gateway as a boolean":  {"gateway": true},
-		"digest without sha256": {"image": map[string]any{"digest": "latest"}},
-		"unknown engine":        {"broker": map[string]any{"engine": "Kafka"}},
-		"flag of the gateway":   {"flags": map[string]any{"max-body-bytes": 20}},
-		"flag of the operator":  {"gateway": map[string]any{"flags": map[string]any{"concurrency": 20}}},
+	without, clusterID := fields{"create": false}, fields{"cluster-id": "a"}
+	for name, values := range map[string]fields{
+		"a namespace of Kubernetes":            {"namespaces": list{"kube-system"}},
+		"reports on such a one":                {"report": fields{"namespaces": list{"kube-public"}}},
+		"queues without the ID of the cluster": {"clusterObjects": without},
+		"the gateway without its ClusterRole":  {"clusterObjects": without, "flags": clusterID, "gateway": fields{"enabled": true}},
+		"unknown controller":                   {"controllers": list{"queues"}},
+		"no namespace":                         {"namespaces": list{}},
+		"namespace as a list":                  {"namespaces": "team-a"},
+		"name of a namespace":                  {"namespaces": list{"Team_A"}},
+		"replicas as text":                     {"replicas": "two"},
+		"gateway as a boolean":                 {"gateway": true},
+		"digest without sha256":                {"image": fields{"digest": "latest"}},
+		"unknown engine":                       {"broker": fields{"engine": "Kafka"}},
+		"flag of the gateway":                  {"flags": fields{"max-body-bytes": 20}},
+		"flag of the operator":                 {"gateway": fields{"flags": fields{"concurrency": 20}}},
 	} {
 		if _, err := render(t, c, values); err == nil {
 			t.Errorf("%s: no error", name)
@@ -244,29 +254,29 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 // The names are those of the schema, which has all values of values.yaml and those that are empty there.
 func TestEveryMisspelledValueIsRefused(t *testing.T) {
 	c := loadChart(t)
-	var schema map[string]any
+	var schema fields
 	noError(t, json.Unmarshal(c.Schema, &schema))
 	misspelled := 0
-	var misspell func(schema map[string]any, wrap func(any) map[string]any)
-	misspell = func(schema map[string]any, wrap func(any) map[string]any) {
+	var misspell func(schema fields, wrap func(any) fields)
+	misspell = func(schema fields, wrap func(any) fields) {
 		properties, _, _ := unstructured.NestedMap(schema, "properties")
 		names := slices.Collect(maps.Keys(properties))
 		flags, _, _ := unstructured.NestedStringSlice(schema, "propertyNames", "enum")
 		for _, name := range append(names, flags...) {
 			misspelled++
-			values := wrap(map[string]any{name + "s": "a"})
+			values := wrap(fields{name + "s": "a"})
 			if _, err := render(t, c, values); err == nil {
 				t.Errorf("%v is not refused", values)
 			}
 		}
 		for name, nested := range properties {
-			misspell(nested.(map[string]any), func(value any) map[string]any { return wrap(map[string]any{name: value}) })
+			misspell(nested.(fields), func(value any) fields { return wrap(fields{name: value}) })
 		}
 		if items, found, _ := unstructured.NestedMap(schema, "items"); found {
-			misspell(items, func(value any) map[string]any { return wrap([]any{value}) })
+			misspell(items, func(value any) fields { return wrap(list{value}) })
 		}
 	}
-	misspell(schema, func(value any) map[string]any { return value.(map[string]any) })
+	misspell(schema, func(value any) fields { return value.(fields) })
 	if misspelled < 120 {
 		t.Errorf("only %d values were misspelled", misspelled)
 	}
@@ -281,8 +291,8 @@ func TestEveryMisspelledValueIsRefused(t *testing.T) {
 func TestReleasesShareOnlyObjectsThatAreKept(t *testing.T) {
 	c := loadChart(t)
 	for _, namespaces := range [][]any{{"team-a"}, {"*"}} {
-		objects := mustRender(t, c, map[string]any{
-			"namespaces": namespaces, "gateway": map[string]any{"enabled": true}, "creatorPolicy": map[string]any{"enabled": namespaces[0] == "*"},
+		objects := mustRender(t, c, fields{
+			"namespaces": namespaces, "gateway": fields{"enabled": true}, "creatorPolicy": fields{"enabled": namespaces[0] == "*"},
 		})
 		kept := map[string]int{}
 		for _, object := range objects {
@@ -296,8 +306,7 @@ func TestReleasesShareOnlyObjectsThatAreKept(t *testing.T) {
 				t.Errorf("%s %s is neither kept nor of this release", object.GetKind(), object.GetName())
 			}
 			for _, path := range [][]string{{"roleRef", "name"}, {"spec", "policyName"}} {
-				name, found, _ := unstructured.NestedString(object.Object, path...)
-				if found && name != object.GetName() {
+				if name := text(object.Object, path...); name != "" && name != object.GetName() {
 					t.Errorf("%s %s refers to %s", object.GetKind(), object.GetName(), name)
 				}
 			}
@@ -305,7 +314,7 @@ func TestReleasesShareOnlyObjectsThatAreKept(t *testing.T) {
 		if kept["CustomResourceDefinition"] != 8 || kept["ValidatingAdmissionPolicy"] != 8 || kept["ValidatingAdmissionPolicyBinding"] != 8 || kept["ClusterRole"] == 0 {
 			t.Errorf("the chart keeps %v", kept)
 		}
-		rest := mustRender(t, c, map[string]any{"namespaces": namespaces, "crds": map[string]any{"install": false}})
+		rest := mustRender(t, c, fields{"namespaces": namespaces, "crds": fields{"install": false}})
 		for _, object := range rest {
 			if object.GetAnnotations()["helm.sh/resource-policy"] != "" {
 				t.Errorf("with crds.install=false, the release has %s %s", object.GetKind(), object.GetName())
@@ -317,14 +326,14 @@ func TestReleasesShareOnlyObjectsThatAreKept(t *testing.T) {
 // What an operator without ClusterRoles cannot do is disabled, unless the user asks for it.
 func TestWithoutClusterObjectsSessionsAndWebhooksAreDisabled(t *testing.T) {
 	c := loadChart(t)
-	for want, controllers := range map[string]map[string]any{
+	for want, controllers := range map[string]fields{
 		"*,-agenticsession,-egressproxy": {},
-		"*,agenticsession,-egressproxy":  {"controllers": []any{"*", "agenticsession"}},
-		"sequentialjob":                  {"controllers": []any{"sequentialjob"}},
+		"*,agenticsession,-egressproxy":  {"controllers": list{"*", "agenticsession"}},
+		"sequentialjob":                  {"controllers": list{"sequentialjob"}},
 	} {
-		values := map[string]any{
-			"clusterObjects": map[string]any{"create": false}, "flags": map[string]any{"cluster-id": "a", "metrics-bind-address": ":8443"},
-			"broker": map[string]any{"urlSecret": "broker", "engine": "Asynq"},
+		values := fields{
+			"clusterObjects": fields{"create": false}, "flags": fields{"cluster-id": "a", "metrics-bind-address": ":8443"},
+			"broker": fields{"urlSecret": "broker", "engine": "Asynq"},
 		}
 		maps.Copy(values, controllers)
 		objects := mustRender(t, c, values)
@@ -344,14 +353,13 @@ func TestWithoutClusterObjectsSessionsAndWebhooksAreDisabled(t *testing.T) {
 	}
 }
 
-// variables returns the environment of the operator.
-func variables(objects []*unstructured.Unstructured) map[string]any {
-	all := map[string]any{}
+func variables(objects []*unstructured.Unstructured) fields {
+	all := fields{}
 	for _, object := range objects {
 		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 		for _, container := range containers {
-			for _, entry := range container.(map[string]any)["env"].([]any) {
-				variable := entry.(map[string]any)
+			for _, entry := range container.(fields)["env"].(list) {
+				variable := entry.(fields)
 				all[variable["name"].(string)] = variable["value"]
 			}
 		}
@@ -364,13 +372,13 @@ func variables(objects []*unstructured.Unstructured) map[string]any {
 func TestWebhooksTrustTheCertificateAuthorityOfTheRelease(t *testing.T) {
 	c := loadChart(t)
 	for title, row := range map[string]struct {
-		values  map[string]any
+		values  fields
 		created bool
 		mounted string
 	}{
-		"by default":   {map[string]any{}, true, "yardmaster-webhook-ca"},
-		"cert-manager": {map[string]any{"certManager": map[string]any{"enabled": true}}, false, "yardmaster-webhook-certs"},
-		"by somebody":  {map[string]any{"webhookCA": map[string]any{"create": false}}, false, "yardmaster-webhook-ca"},
+		"by default":   {fields{}, true, "yardmaster-webhook-ca"},
+		"cert-manager": {fields{"certManager": fields{"enabled": true}}, false, "yardmaster-webhook-certs"},
+		"by somebody":  {fields{"webhookCA": fields{"create": false}}, false, "yardmaster-webhook-ca"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			objects := mustRender(t, c, row.values)
@@ -382,14 +390,12 @@ func TestWebhooksTrustTheCertificateAuthorityOfTheRelease(t *testing.T) {
 					data, _, _ = unstructured.NestedStringMap(o.Object, "data")
 				case o.GetKind() == "Deployment" && o.GetName() == "yardmaster":
 					volumes, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "volumes")
-					mounted, _, _ = unstructured.NestedString(volumes[0].(map[string]any), "secret", "secretName")
+					mounted = text(volumes[0], "secret", "secretName")
 				case strings.HasSuffix(o.GetKind(), "WebhookConfiguration"):
 					webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 					for _, webhook := range webhooks {
-						authority, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "caBundle")
-						path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path")
-						segment, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-						authorities[authority], paths[segment] = true, true
+						segment, _, _ := strings.Cut(strings.TrimPrefix(text(webhook, "clientConfig", "service", "path"), "/"), "/")
+						authorities[text(webhook, "clientConfig", "caBundle")], paths[segment] = true, true
 					}
 				}
 			}
@@ -419,50 +425,43 @@ const repositoryRoot = "../../.."
 // so a setting that only one of them has, or applies differently, is an error of the generator.
 func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 	c := loadChart(t)
+	const components = "cert-manager,admission-policy,webhook-network-policy,prometheus,jobreport-alerts,jobreport-openreports," +
+		"queue-alerts,default-broker,gateway"
+	twoNamespaces, broker := list{"team-a", "team-b"}, fields{"urlSecret": "yardmaster-broker"}
 	for name, row := range map[string]struct {
 		overlay []string // arguments of hack/overlay after the image
-		values  map[string]any
+		values  fields
 	}{
-		"defaults": {overlay: []string{"*", "default", "", "", "", release}},
+		"defaults": {[]string{"*", "default", "", "", "", release}, nil},
 		"some controllers in two namespaces": {
-			overlay: []string{"queue,workerpool", "team-a,team-b", "", "", "3", release},
-			values:  map[string]any{"controllers": []any{"queue", "workerpool"}, "namespaces": []any{"team-a", "team-b"}, "replicas": 3},
+			[]string{"queue,workerpool", "team-a,team-b", "", "", "3", release},
+			fields{"controllers": list{"queue", "workerpool"}, "namespaces": twoNamespaces, "replicas": 3},
 		},
 		"settings of the operator": {
-			overlay: []string{"*", "team-a", "", "", "", release, "", "YARDMASTER_CONCURRENCY=20,YARDMASTER_REPORT_INTERVAL=1m"},
-			values:  map[string]any{"namespaces": []any{"team-a"}, "flags": map[string]any{"concurrency": "20", "report-interval": "1m"}},
+			[]string{"*", "team-a", "", "", "", release, "", "YARDMASTER_CONCURRENCY=20,YARDMASTER_REPORT_INTERVAL=1m"},
+			fields{"namespaces": list{"team-a"}, "flags": fields{"concurrency": "20", "report-interval": "1m"}},
 		},
 		"schedules and sequences only": {
-			overlay: []string{"schedule,sequentialjob", "team-a", "", "", "", release},
-			values:  map[string]any{"controllers": []any{"schedule", "sequentialjob"}, "namespaces": []any{"team-a"}},
+			[]string{"schedule,sequentialjob", "team-a", "", "", "", release},
+			fields{"controllers": list{"schedule", "sequentialjob"}, "namespaces": list{"team-a"}},
 		},
 		"sessions without schedules": {
-			overlay: []string{"*,-schedule", "team-a", "", "", "", release},
-			values:  map[string]any{"controllers": []any{"*", "-schedule"}, "namespaces": []any{"team-a"}},
+			[]string{"*,-schedule", "team-a", "", "", "", release}, fields{"controllers": list{"*", "-schedule"}, "namespaces": list{"team-a"}},
 		},
 		"the gateway in two namespaces": {
-			overlay: []string{"*", "team-a,team-b", "default-broker,gateway", "", "", release},
-			values: map[string]any{
-				"namespaces": []any{"team-a", "team-b"}, "gateway": map[string]any{"enabled": true}, "broker": map[string]any{"urlSecret": "yardmaster-broker"},
-			},
+			[]string{"*", "team-a,team-b", "default-broker,gateway", "", "", release},
+			fields{"namespaces": twoNamespaces, "gateway": fields{"enabled": true}, "broker": broker},
 		},
 		"reports only": {
-			overlay: []string{"jobreport", "*", "", "team-c", "", release},
-			values:  map[string]any{"controllers": []any{"jobreport"}, "namespaces": []any{"*"}, "report": map[string]any{"namespaces": []any{"team-c"}}},
+			[]string{"jobreport", "*", "", "team-c", "", release},
+			fields{"controllers": list{"jobreport"}, "namespaces": list{"*"}, "report": fields{"namespaces": list{"team-c"}}},
 		},
 		"all components in all namespaces": {
-			overlay: []string{
-				"*", "*", "cert-manager,admission-policy,webhook-network-policy,prometheus,jobreport-alerts,jobreport-openreports,queue-alerts,default-broker,gateway",
-				"team-c", "", release, "release=prometheus",
-			},
-			values: map[string]any{
-				"namespaces": []any{"*"}, "certManager": map[string]any{"enabled": true}, "creatorPolicy": map[string]any{"enabled": true},
-				"networkPolicy": map[string]any{"apiServerCIDRs": []any{"192.0.2.0/24"}},
-				"monitoring": map[string]any{
-					"serviceMonitor": true, "podMonitor": true, "jobReportAlerts": true, "queueAlerts": true, "labels": map[string]any{"release": "prometheus"},
-				},
-				"report": map[string]any{"openReports": true, "namespaces": []any{"team-c"}},
-				"broker": map[string]any{"urlSecret": "yardmaster-broker"}, "gateway": map[string]any{"enabled": true},
+			[]string{"*", "*", components, "team-c", "", release, "release=prometheus"},
+			fields{
+				"namespaces": list{"*"}, "certManager": fields{"enabled": true}, "creatorPolicy": fields{"enabled": true}, "broker": broker,
+				"networkPolicy": fields{"apiServerCIDRs": list{"192.0.2.0/24"}}, "gateway": fields{"enabled": true}, "monitoring": allMonitoring(),
+				"report": fields{"openReports": true, "namespaces": list{"team-c"}},
 			},
 		},
 	} {
@@ -473,10 +472,10 @@ func TestChartCreatesTheSameObjectsAsMakeDeploy(t *testing.T) {
 			deployed, err := decode(runInRepository(t, "kustomize", "build", overlay))
 			noError(t, err)
 			want := comparableObjects(deployed)
-			values := map[string]any{}
+			values := fields{}
 			maps.Copy(values, row.values)
-			values["webhookCA"] = map[string]any{"create": false} // make deploy lets kubectl yardmaster webhook-ca create it
-			values["crds"], values["image"] = map[string]any{"install": false}, map[string]any{"tag": "dev"}
+			values["webhookCA"] = fields{"create": false} // make deploy lets kubectl yardmaster webhook-ca create it
+			values["crds"], values["image"] = fields{"install": false}, fields{"tag": "dev"}
 			objects := mustRender(t, c, values)
 			got := comparableObjects(objects)
 			for _, object := range slices.Sorted(maps.Keys(want)) {
@@ -526,7 +525,7 @@ func comparableObjects(objects []*unstructured.Unstructured) map[string]string {
 		o.SetLabels(labels)
 		sortVariables(o)
 		if webhooks, found := o.Object["webhooks"]; found && webhooks == nil { // no controller with webhooks is enabled
-			o.Object["webhooks"] = []any{}
+			o.Object["webhooks"] = list{}
 		}
 		text, _ := json.MarshalIndent(o.Object, "", "  ")                                                      // it was decoded from JSON
 		all[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = strings.ReplaceAll(string(text), `\n\n`, `\n`) // kustomize breaks lines of expressions twice
@@ -534,22 +533,13 @@ func comparableObjects(objects []*unstructured.Unstructured) map[string]string {
 	return all
 }
 
-// sortVariables sorts the environment of a Deployment's containers.
 func sortVariables(o *unstructured.Unstructured) {
-	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-	if len(containers) == 0 {
-		return
+	containers, found, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	for _, container := range containers {
+		variables, _ := container.(fields)["env"].(list)
+		slices.SortFunc(variables, func(a, b any) int { return cmp.Compare(text(a, "name"), text(b, "name")) })
 	}
-	for _, entry := range containers {
-		container, _ := entry.(map[string]any)
-		variables, _ := container["env"].([]any)
-		slices.SortFunc(variables, func(a, b any) int { return cmp.Compare(variableName(a), variableName(b)) })
+	if found {
+		_ = unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
 	}
-	_ = unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
-}
-
-func variableName(entry any) string {
-	variable, _ := entry.(map[string]any)
-	name, _ := variable["name"].(string)
-	return name
 }

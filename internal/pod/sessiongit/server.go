@@ -27,8 +27,8 @@ import (
 const (
 	// maxBundleBytes bounds an agent's bundle. The volume is bounded too.
 	maxBundleBytes = 4 << 30
-	headerTimeout  = 10 * time.Second
-	directoryMode  = 0o755 // the agent's container reads it, and may have another user
+	headerTimeout  = time.Minute // a node may be busy
+	directoryMode  = 0o755       // the agent's container reads it, and may have another user
 )
 
 // settings are the flags and inputs of the server.

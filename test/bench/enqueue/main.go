@@ -13,17 +13,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/yardmaster/yardmaster/client"
-	"github.com/yardmaster/yardmaster/internal/broker"
-	"github.com/yardmaster/yardmaster/internal/broker/jetstream"
 	"github.com/yardmaster/yardmaster/test/bench/harness"
 )
 
@@ -42,60 +38,25 @@ func run(ctx context.Context) error {
 	harness.PositiveFlag(&size, "bytes", "size of a payload")
 	flag.Parse()
 	harness.PrintMachine()
-	nats, err := harness.StartNATS(ctx)
-	if err != nil {
-		return err
-	}
+	nats := harness.StartNATS(ctx)
 	defer nats.StopAndRemove()
-	b, err := connect(ctx, nats.URL, make([]byte, size), jobs)
-	if err != nil {
-		return err
-	}
-	defer b.close(context.WithoutCancel(ctx))
+	harness.CreateQueue(ctx, nats.URL, queueName)
+	b := &benchmark{payload: make([]byte, size), jobs: jobs, bare: harness.Must(harness.ConnectProducer(nats.URL, queueName))}
+	defer b.bare.CloseConnection()
+	b.client = harness.Must(client.New(ctx, client.Options{Broker: client.BrokerConfig{URL: nats.URL}}))
+	defer func() { _ = b.client.Close(ctx) }() // no call is in progress
 	results := map[string][]float64{}
 	for round := range rounds + 1 {
-		if err := b.measureRound(ctx, round, results); err != nil {
-			return fmt.Errorf("round %d: %w", round, err)
-		}
+		b.measureRound(ctx, round, results)
 	}
 	return report(jobs, size, rounds, results)
 }
 
-// benchmark has a connection for each subject.
 type benchmark struct {
 	client  *client.Client
 	bare    *harness.Producer
 	payload []byte
 	jobs    int
-}
-
-func connect(ctx context.Context, url string, payload []byte, jobs int) (*benchmark, error) {
-	engine, err := jetstream.Connect(ctx, broker.Credentials{URL: url, Name: "bench"})
-	if err != nil {
-		return nil, err
-	}
-	defer engine.Disconnect()
-	config := broker.DefaultQueueConfig(queueName)
-	config.Owner = broker.QueueOwner{UID: "1", Name: "bench/" + queueName}
-	if _, err := engine.EnsureQueue(ctx, config); err != nil {
-		return nil, err
-	}
-	b := &benchmark{payload: payload, jobs: jobs}
-	if b.bare, err = harness.ConnectProducer(url, queueName); err != nil {
-		return nil, err
-	}
-	if b.client, err = client.New(ctx, client.Options{Broker: client.BrokerConfig{URL: url}}); err != nil {
-		b.bare.CloseConnection()
-		return nil, err
-	}
-	return b, nil
-}
-
-func (b *benchmark) close(ctx context.Context) {
-	b.bare.CloseConnection()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_ = b.client.Close(ctx) // no call is in progress
 }
 
 // The subjects.
@@ -121,12 +82,11 @@ var comparisons = []struct {
 	{manySubject, bareSubject, false},
 }
 
-// chunkJobs is the number of jobs that a subject sends before the next one's turn, so that other load on the machine
-// affects all of them.
+// chunkJobs is the number of jobs that a subject sends before the next one's turn, so that other load on the machine affects all of them.
 const chunkJobs = 100
 
 // measureRound appends the jobs per second of each subject, except for round 0, which warms up.
-func (b *benchmark) measureRound(ctx context.Context, round int, results map[string][]float64) error {
+func (b *benchmark) measureRound(ctx context.Context, round int, results map[string][]float64) {
 	subjects := []subject{
 		{bareSubject, func(string) error { return b.publish(ctx) }},
 		{clientSubject, func(string) error { return b.enqueue(ctx) }},
@@ -141,41 +101,32 @@ func (b *benchmark) measureRound(ctx context.Context, round int, results map[str
 			subjects[i], subjects[j] = subjects[j], subjects[i]
 		})
 		for _, s := range subjects {
-			elapsed, err := s.sendChunk(strconv.Itoa(round), start, min(start+chunkJobs, b.jobs))
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			took[s.name] += elapsed
+			took[s.name] += s.sendChunk(strconv.Itoa(round), start, min(start+chunkJobs, b.jobs))
 		}
 	}
 	start := time.Now()
-	if err := b.enqueueMany(ctx); err != nil {
-		return fmt.Errorf("%s: %w", manySubject, err)
-	}
+	_ = harness.Must(b.client.EnqueueMany(ctx, queueName, slices.Repeat([]client.Job{client.NewJob(b.payload)}, b.jobs)))
 	took[manySubject] = time.Since(start)
 	if round > 0 {
 		for name, elapsed := range took {
 			results[name] = append(results[name], float64(b.jobs)/elapsed.Seconds())
 		}
 	}
-	return b.purge(ctx)
+	harness.Check(harness.Must(b.bare.QueueStream(ctx)).Purge(ctx)) // each round starts with an empty stream
 }
 
-// subject sends one job at a time.
 type subject struct {
 	name string
 	send func(id string) error
 }
 
 // sendChunk sends the jobs with the numbers from start on, and returns how long that took.
-func (s *subject) sendChunk(round string, start, end int) (time.Duration, error) {
+func (s *subject) sendChunk(round string, start, end int) time.Duration {
 	startTime := time.Now()
 	for i := start; i < end; i++ {
-		if err := s.send(round + "-" + strconv.Itoa(i)); err != nil {
-			return 0, err
-		}
+		harness.Check(s.send(round + "-" + strconv.Itoa(i)))
 	}
-	return time.Since(startTime), nil
+	return time.Since(startTime)
 }
 
 func (b *benchmark) publish(ctx context.Context, options ...natsjs.PublishOpt) error {
@@ -188,24 +139,9 @@ func (b *benchmark) enqueue(ctx context.Context, options ...client.Option) error
 	return err
 }
 
-func (b *benchmark) enqueueMany(ctx context.Context) error {
-	_, err := b.client.EnqueueMany(ctx, queueName, slices.Repeat([]client.Job{client.NewJob(b.payload)}, b.jobs))
-	return err
-}
-
-// purge deletes the jobs, so that each round begins with an empty stream.
-func (b *benchmark) purge(ctx context.Context) error {
-	stream, err := b.bare.QueueStream(ctx)
-	if err != nil {
-		return err
-	}
-	return stream.Purge(ctx)
-}
-
 func report(jobs, size, rounds int, results map[string][]float64) error {
 	fmt.Printf("\n%d jobs of %d bytes, %d rounds; medians\n", jobs, size, rounds)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tjobs per second\tratio\tsmallest\tgreatest\t")
+	w := harness.NewTable("\tjobs per second\tratio\tsmallest\tgreatest\t")
 	smallest := 1.0
 	for _, comparison := range comparisons {
 		var ratios []float64

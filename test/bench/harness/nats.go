@@ -16,6 +16,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/yardmaster/yardmaster/internal/broker"
+	jetstreamengine "github.com/yardmaster/yardmaster/internal/broker/jetstream"
 )
 
 // NATSServerRole is the role of a process that is the broker.
@@ -26,21 +29,13 @@ func serveNATS(ctx context.Context, args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("%s DIRECTORY PORT", args[0])
 	}
-	port, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: args[1], NoLog: true, NoSigs: true})
-	if err != nil {
-		return err
-	}
+	port := Must(strconv.Atoi(args[2]))
+	s := Must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: args[1], NoLog: true, NoSigs: true}))
 	s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
 		return errors.New("the NATS server did not start within 10 s")
 	}
-	if _, err := fmt.Fprintln(os.Stdout, s.ClientURL()); err != nil {
-		return err
-	}
+	fmt.Println(s.ClientURL())
 	<-ctx.Done()
 	s.Shutdown()
 	s.WaitForShutdown()
@@ -57,61 +52,35 @@ type NATSProcess struct {
 }
 
 // StartNATS starts a NATS server on a free port, and returns when the server accepts connections.
-func StartNATS(ctx context.Context) (*NATSProcess, error) {
-	store, err := os.MkdirTemp("", "bench-nats-")
-	if err != nil {
-		return nil, err
-	}
-	n := &NATSProcess{ctx: ctx, storeDirectory: store}
-	if err := n.startServer(strconv.Itoa(server.RANDOM_PORT)); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(store))
-	}
-	return n, nil
+func StartNATS(ctx context.Context) *NATSProcess {
+	n := &NATSProcess{ctx: ctx, storeDirectory: Must(os.MkdirTemp("", "bench-nats-"))}
+	n.startServer(strconv.Itoa(server.RANDOM_PORT))
+	return n
 }
 
-func (n *NATSProcess) startServer(port string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	process := exec.CommandContext(n.ctx, self, NATSServerRole, n.storeDirectory, port)
-	process.Stderr = os.Stderr
-	output, err := process.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := process.Start(); err != nil {
-		return err
-	}
+func (n *NATSProcess) startServer(port string) {
+	process := SelfCommand(n.ctx, NATSServerRole, n.storeDirectory, port)
+	output := Must(process.StdoutPipe())
+	Check(process.Start())
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
 		terminateProcess(process)
-		return fmt.Errorf("waiting for the NATS server: %w", err)
+		Check(fmt.Errorf("waiting for the NATS server: %w", err))
 	}
 	n.process, n.URL = process, strings.TrimSpace(line)
-	return nil
 }
 
 // Pid returns the server's process ID.
 func (n *NATSProcess) Pid() int { return n.process.Process.Pid }
 
 // Kill kills the server, so that it cannot close its connections. Its files remain.
-func (n *NATSProcess) Kill() error {
-	if err := n.process.Process.Signal(syscall.SIGKILL); err != nil {
-		return err
-	}
+func (n *NATSProcess) Kill() {
+	Check(n.process.Process.Signal(syscall.SIGKILL))
 	_ = n.process.Wait() // it returns an error that describes the signal
-	return nil
 }
 
 // Restart starts a killed server with the same address and files, and returns when the server accepts connections.
-func (n *NATSProcess) Restart() error {
-	address, err := url.Parse(n.URL)
-	if err != nil {
-		return err
-	}
-	return n.startServer(address.Port())
-}
+func (n *NATSProcess) Restart() { n.startServer(Must(url.Parse(n.URL)).Port()) }
 
 // StopAndRemove stops the server and removes its files.
 func (n *NATSProcess) StopAndRemove() {
@@ -119,6 +88,15 @@ func (n *NATSProcess) StopAndRemove() {
 	if err := os.RemoveAll(n.storeDirectory); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
+}
+
+// CreateQueue creates a queue as the operator does.
+func CreateQueue(ctx context.Context, url, name string) {
+	engine := Must(jetstreamengine.Connect(ctx, broker.Credentials{URL: url, Name: "bench"}))
+	defer engine.Disconnect()
+	config := broker.DefaultQueueConfig(name)
+	config.Owner = broker.QueueOwner{UID: "1", Name: "bench/" + name}
+	_ = Must(engine.EnsureQueue(ctx, config))
 }
 
 // Producer publishes messages to a queue with the priority default.

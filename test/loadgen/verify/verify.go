@@ -20,11 +20,9 @@ type LedgerResult struct {
 	Repetitions []string
 	// Unsuccessful is the number of attempts by their outcome, other than done.
 	Unsuccessful map[string]int
-	// Lost are jobs without a line, and Unexpected are names in the ledger that were not sent.
-	// Each list has maxListedNames at most.
+	// Lost are jobs without a line, and Unexpected are names in the ledger that were not sent. Each list has maxListedNames at most.
 	Lost, Unexpected []string
-	// Workers is the number of Pods that wrote lines, and Revisions the number of their
-	// revisions.
+	// Workers is the number of Pods that wrote lines, and Revisions the number of their revisions.
 	Workers, Revisions int
 }
 
@@ -34,8 +32,7 @@ const maxListedNames = 10
 // JobName returns the name of a job. All names of one run have the same prefix.
 func JobName(prefix string, number int) string { return fmt.Sprintf("%s-%06d", prefix, number) }
 
-// CheckLedger reads the ledger of a run with the given number of jobs. It ignores lines of
-// other runs.
+// CheckLedger reads the ledger of a run with the given number of jobs. It ignores lines of other runs.
 func CheckLedger(ledger io.Reader, prefix string, sent int) (LedgerResult, error) {
 	result := LedgerResult{Sent: sent, Unsuccessful: map[string]int{}}
 	lines, workers, revisions := map[string]int{}, map[string]bool{}, map[string]bool{}

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 func TestLedgerIsVerified(t *testing.T) {
@@ -29,15 +30,9 @@ func TestLedgerIsVerified(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := CheckLedger(strings.NewReader(row.ledger), "a", 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(row.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
-			if got.EachDoneOnce() != row.once {
-				t.Errorf("each done once: %t", got.EachDoneOnce())
-			}
+			require.NoError(t, err)
+			require.Equal(t, row.want, got, cmpopts.EquateEmpty())
+			require.Equal(t, row.once, got.EachDoneOnce())
 		})
 	}
 }

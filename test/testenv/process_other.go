@@ -1,8 +1,0 @@
-//go:build !linux
-
-package testenv
-
-import "os/exec"
-
-// endWithParent needs Linux.
-func endWithParent(*exec.Cmd) {}
