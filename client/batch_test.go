@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -53,15 +54,12 @@ func batchOf(payloads ...string) (jobs []Job) {
 
 func (env *testEnv) enqueueBatch(jobs []Job, final Job) Receipt {
 	env.t.Helper()
-	receipt, err := env.EnqueueBatch(env.t.Context(), "orders", jobs, final)
-	require.NoError(env.t, err)
-	return receipt
+	return require.Call(env.EnqueueBatch(env.t.Context(), "orders", jobs, final)).Succeeds(env.t)
 }
 
 func (env *testEnv) requireBatch(id string, want BatchInfo) {
 	env.t.Helper()
-	info, err := env.Batch(env.t.Context(), "orders", id)
-	require.NoError(env.t, err)
+	info := require.Call(env.Batch(env.t.Context(), "orders", id)).Succeeds(env.t)
 	want.ID, info.SentTime = id, time.Time{}
 	assert.Equal(env.t, "the batch", want, info)
 }
@@ -92,8 +90,7 @@ func TestTheFinalJobOfTheLargestBatchRunsOnceAfterAllOthersHaveEnded(t *testing.
 func TestACanceledJobOfABatchHasEnded(t *testing.T) {
 	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
 		env.enqueueBatch(batchOf("a", "b"), NewJob([]byte("final"), ID("x")))
-		_, err := env.Cancel(t.Context(), "orders", "x:0")
-		require.NoError(t, err)
+		require.Call(env.Cancel(t.Context(), "orders", "x:0")).Succeeds(t)
 		log := &jobLog{}
 		env.runWorker(log.mux())
 		env.waitForBatch("x", BatchDone)
@@ -126,9 +123,7 @@ func TestABatchWhoseProducerDiedIsIncompleteUntilItIsSentAgain(t *testing.T) {
 		env.waitForBatch("x", BatchDone)
 		slices.Sort(log.ran)
 		require.Equal(t, []string{"a", "b", "c", "final"}, log.payloads())
-		if receipt := env.enqueueBatch(jobs, final); !receipt.Duplicate {
-			t.Errorf("%+v", receipt)
-		}
+		require.True(t, env.enqueueBatch(jobs, final).Duplicate, "a batch that is done is no duplicate")
 		_, err = env.EnqueueBatch(t.Context(), "orders", jobs[:1], final)
 		requireError(t, err, ErrInvalid, "id")
 	})
@@ -163,8 +158,7 @@ func TestTheFinalJobOfABatchThatHasExpiredIsADeadLetter(t *testing.T) {
 		env.runWorker(log.mux())
 		poll.Until(t, "the final job to be a dead letter", func() bool { return env.Stats().DeadLetters == 1 })
 		require.Equal(t, []string{"a"}, log.payloads())
-		_, err := env.Engine.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
-		require.NoError(t, err)
+		require.Call(env.Engine.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})).Succeeds(t)
 		poll.Until(t, "the final job to run after it was requeued", func() bool { return slices.Contains(log.payloads(), "final") })
 	})
 }
@@ -193,5 +187,120 @@ func TestABatchThatIsInvalidIsRejectedBeforeAJobIsSent(t *testing.T) {
 		_, err = env.EnqueueBatch(t.Context(), "nobody", batchOf("a"), final)
 		requireError(t, err, ErrUnknownQueue, "queue")
 		require.Equal(t, 0, env.Stats().Ready)
+	})
+}
+
+// requireTaken fails the test unless the key of a job is that of the holder.
+func (env *testEnv) requireTaken(holder string, options ...Option) {
+	env.t.Helper()
+	_, err := env.Enqueue(env.t.Context(), "orders", nil, options...)
+	env.requireHolder(err, holder)
+}
+
+// requireHolder fails the test unless err says that the key of a job is that of the holder.
+func (env *testEnv) requireHolder(err error, holder string) {
+	env.t.Helper()
+	requireError(env.t, err, ErrKeyTaken, "unique")
+	failure := (*Error)(nil)
+	require.True(env.t, errors.As(err, &failure) && failure.KeyHolder == holder && !IsRetryable(err), "%+v, want the holder %s", failure, holder)
+}
+
+func TestACanceledDelayedJobReleasesItsKey(t *testing.T) {
+	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
+		for _, cancel := range []func(id string) error{
+			func(id string) error { _, err := env.CancelDelayed(t.Context(), "orders", id); return err },
+			func(id string) error { _, err := env.Cancel(t.Context(), "orders", id); return err },
+		} {
+			first := env.enqueue("1", Unique("k"), Delay(time.Hour))
+			env.requireTaken(first.ID, Unique("k"))
+			require.NoError(t, cancel(first.ID))
+		}
+		env.enqueue("2", Unique("k"))
+	})
+}
+
+func TestAWindowKeepsAKeyAlsoAfterTheJobIsDone(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		log := &jobLog{}
+		env.runWorker(log.mux())
+		for window := 3 * time.Second; ; window *= 2 {
+			key, startTime := window.String(), time.Now()
+			first := env.enqueue(key, UniqueFor(key, window))
+			poll.Until(t, "the job to be done", func() bool { return slices.Contains(log.payloads(), key) })
+			_, errWindow := env.Enqueue(t.Context(), "orders", nil, UniqueFor(key, window))
+			_, errUntilDone := env.Enqueue(t.Context(), "orders", nil, Unique(key))
+			if time.Since(startTime) >= window {
+				continue // on a busy machine
+			}
+			env.requireHolder(errWindow, first.ID)
+			env.requireHolder(errUntilDone, first.ID)
+			poll.Until(t, "the window to be over", func() bool {
+				_, err := env.Enqueue(t.Context(), "orders", nil, UniqueFor(key, window))
+				return err == nil
+			})
+			return
+		}
+	})
+}
+
+func TestTheSameUniqueJobSentAgainIsADuplicateAndAnotherRejected(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		_, err := env.Enqueue(t.Context(), "nobody", nil, Unique("k"))
+		requireError(t, err, ErrUnknownQueue, "queue")
+		_, err = env.Enqueue(t.Context(), "orders", nil, Unique("k"), Priority("none"))
+		require.True(t, err != nil, "it was accepted")
+		// A rejected job does not keep the key.
+		first := env.enqueue("1", ID("a"), Unique("k"))
+		require.True(t, !first.Duplicate, "%+v", first)
+		again := env.enqueue("1", ID("a"), Unique("k"))
+		require.True(t, again.Duplicate && again.ID == "a", "%+v", again)
+		env.requireTaken("a", ID("b"), Unique("k"))
+		results, err := env.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil, Unique("k")), NewJob(nil), NewJob(nil, Unique("l"))})
+		isTaken := errors.Is(err, ErrKeyTaken) && errors.Is(results[0].Err, ErrKeyTaken)
+		require.True(t, isTaken && results[1].Err == nil && results[2].Err == nil, "%v: %+v", err, results)
+		env.requireTaken(results[2].ID, Unique("l"))
+	})
+}
+
+func (env *testEnv) expireKey(key broker.Key) {
+	env.t.Helper()
+	store := env.producer.(broker.KeyStore)
+	_, revision, err := store.ReadKey(env.t.Context(), "orders", key)
+	if err == nil {
+		_, err = store.WriteKey(env.t.Context(), "orders", key, []byte("{}"), time.Second, revision)
+	}
+	require.NoError(env.t, err)
+	poll.Until(env.t, "the key to expire", func() bool {
+		value, _, err := store.ReadKey(env.t.Context(), "orders", key)
+		return err == nil && value == nil
+	})
+}
+
+func TestTheKeyStoreOfEachEngineComparesRevisionsAndExpires(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		store := env.producer.(broker.KeyStore)
+		key := broker.Key{Kind: broker.BatchKey, Name: "a b/ö."}
+		read := func() (string, uint64) {
+			t.Helper()
+			value, revision, err := store.ReadKey(t.Context(), "orders", key)
+			require.NoError(t, err)
+			return string(value), revision
+		}
+		write := func(value string, expiry time.Duration, revision uint64) uint64 {
+			t.Helper()
+			return require.Call(store.WriteKey(t.Context(), "orders", key, []byte(value), expiry, revision)).Succeeds(t)
+		}
+		value, revision := read()
+		require.True(t, value == "" && revision == 0, "%q, %d", value, revision)
+		first := write("1", time.Hour, 0)
+		_, err := store.WriteKey(t.Context(), "orders", key, []byte("2"), time.Hour, 0)
+		require.ErrorIs(t, err, broker.ErrKeyChanged)
+		second := write("2", time.Hour, first)
+		value, revision = read()
+		require.True(t, value == "2" && revision == second, "%q, %d", value, revision)
+		third := write("3", time.Second, second)
+		require.True(t, third > second, "the revision %d follows %d", third, second)
+		poll.Until(t, "the key to expire", func() bool { value, revision = read(); return value == "" })
+		write("4", time.Minute, revision)
 	})
 }

@@ -4,16 +4,30 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/nats-io/nats-server/v2/server"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/internal/broker/dial"
 	"github.com/yardmaster/yardmaster/test/assert"
+	"github.com/yardmaster/yardmaster/test/natstest"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/queuetest"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -24,9 +38,7 @@ func TestAJobArrivesWithWhatItsProducerSet(t *testing.T) {
 		receipt := env.enqueue("data", Header("Tenant", "a"), Headers(map[string][]string{"Region": {"ä"}, "None": {}}), Timeout(90*time.Second), Kind("bill"))
 		message := env.consume("default")()
 		require.True(t, string(message.Payload) == "data" && receipt.ID != "" && !receipt.Duplicate, "payload %q, receipt %+v", message.Payload, receipt)
-		if message.Kind != "bill" || message.ID != receipt.ID {
-			t.Errorf("kind %q, ID %q, want that of the receipt, %q", message.Kind, message.ID, receipt.ID)
-		}
+		require.Equal(t, [2]string{"bill", receipt.ID}, [2]string{message.Kind, message.ID})
 		for name, want := range map[string]string{"Tenant": "a", "Region": "ä", "Yardmaster-Timeout": "1m30s", "None": ""} {
 			assert.Equal(t, "header "+name, want, strings.Join(message.Headers[name], ","))
 		}
@@ -135,8 +147,7 @@ func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 		isNATS := env.engine != dial.AsynqEngine
 		if isNATS {
 			queuetest.Ensure(t, env.Engine, "full", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
-			_, err := env.Enqueue(t.Context(), "full", nil)
-			require.NoError(t, err)
+			require.Call(env.Enqueue(t.Context(), "full", nil)).Succeeds(t)
 		}
 		for title, row := range map[string]struct {
 			queue, field string
@@ -172,9 +183,8 @@ func TestAJobThatTheQueueDoesNotAcceptIsRejected(t *testing.T) {
 				}
 				requireError(t, err, want, row.field)
 				require.True(t, IsRetryable(err) == errors.Is(want, ErrQueueFull), "retryable: %t", IsRetryable(err))
-				if errors.Is(want, ErrUnsupported) && !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(string(env.engine))) {
-					t.Errorf("the error does not name the engine: %v", err)
-				}
+				isNamed := strings.Contains(strings.ToLower(err.Error()), strings.ToLower(string(env.engine)))
+				require.True(t, isNamed || !errors.Is(want, ErrUnsupported), "the error does not name the engine: %v", err)
 				results, _ := env.EnqueueMany(t.Context(), queue, []Job{NewJob(row.payload, row.options...)})
 				requireError(t, results[0].Err, want, row.field)
 			})
@@ -203,18 +213,15 @@ func TestEnqueueManyReturnsAResultForEachJob(t *testing.T) {
 			case 1500:
 				requireError(t, result.Err, ErrInvalid, "priority")
 			case 1501:
-				if !errors.Is(result.Err, ErrUnknownPriority) && !errors.Is(result.Err, ErrUnsupported) {
-					t.Error(result.Err)
-				}
+				require.True(t, errors.Is(result.Err, ErrUnknownPriority) || errors.Is(result.Err, ErrUnsupported), "%v", result.Err)
 			default:
 				want := Receipt{ID: strconv.Itoa(i % 2000), Duplicate: i >= 2000}
 				require.True(t, result.Receipt == want && result.Err == nil, "result %d: %+v, want %+v", i, result, want)
 			}
 		}
 		poll.Until(t, "the queue to have all jobs", func() bool { return env.Stats().Ready == 1998 })
-		if results, err := env.EnqueueMany(t.Context(), "orders", nil); len(results) > 0 || err != nil {
-			t.Errorf("without jobs: %v, %v", results, err)
-		}
+		results, err = env.EnqueueMany(t.Context(), "orders", nil)
+		require.True(t, len(results) == 0 && err == nil, "without jobs: %v, %v", results, err)
 	})
 }
 
@@ -296,11 +303,7 @@ func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
 	poll.Until(t, "the client to be closed", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.isClosed })
 	_, err := c.Enqueue(t.Context(), "orders", nil)
 	requireError(t, err, ErrClosed, "")
-	select {
-	case <-closed:
-		t.Error("Close has not waited for the call")
-	default:
-	}
+	require.True(t, len(closed) == 0, "Close has not waited for the call")
 	ended, endNow := context.WithCancel(t.Context())
 	endNow()
 	require.ErrorIs(t, c.Close(ended), context.Canceled)
@@ -312,14 +315,12 @@ func TestCloseWaitsForCallsAndRejectsLaterOnes(t *testing.T) {
 	requireError(t, results[0].Err, ErrClosed, "")
 }
 
-// invoice is a typed job.
 type invoice struct {
 	Number int `json:"number"`
 }
 
 func (invoice) Kind() string { return "invoice" }
 
-// upperCase is a codec of the program.
 type upperCase struct{}
 
 func (upperCase) Encode(value any) ([]byte, error) {
@@ -380,13 +381,11 @@ func (p *fakeProducer) SendMany(ctx context.Context, _ string, jobs []*broker.Ou
 
 func (*fakeProducer) Disconnect() {}
 
-// hangingProducer waits until the context ends.
 var hangingProducer = &fakeProducer{send: func(ctx context.Context, _ *broker.OutgoingJob) (broker.SendResult, error) {
 	<-ctx.Done()
 	return broker.SendResult{}, broker.SendErrorOf(ctx.Err())
 }}
 
-// recordingProducer records jobs.
 type recordingProducer struct {
 	fakeProducer
 	jobs []*broker.OutgoingJob
@@ -399,4 +398,271 @@ func newRecordingProducer() *recordingProducer {
 		return broker.SendResult{ID: job.ID}, nil
 	}
 	return p
+}
+
+// Every text that the client accepts must arrive, and none may become another header or another field of the message.
+func TestEachHeaderKindAndIDThatTheClientAcceptsArrivesUnchanged(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		random := rand.New(rand.NewPCG(1, 2))
+		next := env.consume("default")
+		accepted := 0
+		for range 3000 {
+			name, value, kind, id := randomText(random), randomText(random), randomText(random), randomText(random)
+			receipt, err := env.Enqueue(t.Context(), "orders", []byte(value), Header(name, value), Kind(kind), ID(id))
+			if err != nil {
+				require.True(t, errors.Is(err, ErrInvalid), "%v", err)
+				continue
+			}
+			if receipt.Duplicate {
+				continue
+			}
+			accepted++
+			message := next()
+			got := []any{message.ID, message.Kind, string(message.Payload), message.Headers[name]}
+			if kind == "" {
+				got[1] = "" // asynq has a type for each task
+			}
+			require.Equal(t, []any{id, kind, value, []string{value}}, got)
+		}
+		require.True(t, accepted >= 50, "only %d texts were accepted", accepted)
+	})
+}
+
+// randomText is often valid, and often nearly.
+func randomText(random *rand.Rand) string {
+	if random.IntN(4) == 0 {
+		return []string{"a", "A", "x-1", "Tenant", "a.b*>", "é", " a", "a ", "a\r\nb: c", "a\x00", "\xff", "a\u2028b", "a\tb", "{}", ":", ""}[random.IntN(16)]
+	}
+	text := []byte{}
+	for range 1 + random.IntN(6) {
+		text = utf8.AppendRune(text, '!'+rune(random.IntN('~'-'!')))
+	}
+	return string(text)
+}
+
+func TestJobsHaveTheTraceContextOfTheirProducerUnlessItSetsAnother(t *testing.T) {
+	sent := newRecordingProducer()
+	c := newClient(&Options{}, sent, dial.NATSEngine)
+	ctx, span := sdktrace.NewTracerProvider().Tracer("program").Start(t.Context(), "checkout")
+	defer span.End()
+	require.Call(c.Enqueue(ctx, "orders", nil)).Succeeds(t)
+	require.Call(c.Enqueue(ctx, "orders", nil, Header("Traceparent", "mine"))).Succeeds(t)
+	require.Call(c.Enqueue(t.Context(), "orders", nil)).Succeeds(t)
+	own := "00-" + span.SpanContext().TraceID().String() + "-" + span.SpanContext().SpanID().String() + "-01"
+	for i, want := range []map[string][]string{{"traceparent": {own}}, {"Traceparent": {"mine"}}, nil} {
+		require.Equal(t, want, sent.jobs[i].Headers, cmpopts.EquateEmpty())
+	}
+}
+
+func TestEachCallIsASpan(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	sent := newRecordingProducer()
+	c := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, sent, dial.NATSEngine)
+	require.Call(c.Enqueue(t.Context(), "orders", nil, ID("7"))).Succeeds(t)
+	require.Call(c.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil), NewJob(nil)})).Succeeds(t)
+	failing := newClient(&Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}, hangingProducer, dial.NATSEngine)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := failing.Enqueue(ctx, "orders", nil)
+	require.True(t, err != nil, "no error")
+	recorded := spans.GetSpans()
+	require.True(t, len(recorded) == 3, "%d spans, want 3", len(recorded))
+	for i, want := range []map[string]string{
+		{"messaging.message.id": "7"}, {"messaging.batch.message_count": "2"}, {"error.type": ErrUnavailable.Error()},
+	} {
+		span := &recorded[i]
+		got := map[string]string{}
+		for _, a := range span.Attributes {
+			got[string(a.Key)] = a.Value.String()
+		}
+		want["messaging.system"], want["messaging.destination.name"], want["messaging.operation.type"] = "nats", "orders", "send"
+		for name, value := range want {
+			require.True(t, got[name] == value, "span %d: %s is %q, want %q", i, name, got[name], value)
+		}
+		isRight := span.Name == "send orders" && span.SpanKind == trace.SpanKindProducer && (span.Status.Code == codes.Error) == (i == 2)
+		require.True(t, isRight, "span %d: %+v", i, span)
+	}
+	for _, job := range sent.jobs {
+		require.True(t, len(job.Headers["traceparent"]) == 1, "headers %v", job.Headers)
+	}
+}
+
+// producers are the programs of examples/producer in other languages.
+var producers = map[string][]string{
+	"Python":     {"python3", "../examples/producer/enqueue.py"},
+	"JavaScript": {"node", "../examples/producer/enqueue.mjs"},
+}
+
+func TestProducersInOtherLanguagesSendTheSameJobs(t *testing.T) {
+	for language, program := range producers {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t, dial.NATSEngine)
+			run := func(queue, payload string, arguments ...string) (answer struct{ Duplicate bool }, err error) {
+				command := append(append(program[1:1:1], program[1], env.options.Broker.URL, queue, payload), arguments...)
+				output, err := exec.CommandContext(t.Context(), program[0], command...).CombinedOutput()
+				if err == nil {
+					err = json.Unmarshal(output, &answer)
+				}
+				t.Logf("%v: %s", command[1:], output)
+				return answer, err
+			}
+			next := env.consume("default")
+			payload := `{"name": "Müller"}`
+			due := time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)
+			for title, job := range map[string]struct {
+				options   []Option
+				arguments []string
+			}{
+				"with an ID": {
+					[]Option{ID("a"), Kind("charge"), Timeout(time.Minute), Header("Tenant", "ü=1")},
+					[]string{"Nats-Msg-Id=b", "Yardmaster-Kind=charge", "Yardmaster-Timeout=1m0s", "Tenant=ü=1"},
+				},
+				"delayed": {[]Option{ID("c"), At(time.Now().Add(time.Second))}, []string{"Nats-Msg-Id=d", "Yardmaster-Job-Id=d", "--at", due}},
+			} {
+				env.enqueue(payload, job.options...)
+				want := next()
+				for _, isDuplicate := range []bool{false, true} {
+					answer, err := run("orders", payload, job.arguments...)
+					require.True(t, err == nil && answer.Duplicate == isDuplicate, "%s: duplicate %t, want %t; %v", title, answer.Duplicate, isDuplicate, err)
+				}
+				queuetest.AssertSameJob(t, title, want, next())
+			}
+			_, err := run("nobody", payload)
+			require.True(t, err != nil, "a job was sent to an unknown queue")
+		})
+	}
+}
+
+func TestTheEnvironmentOfAWorkerHasTheBroker(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	for title, row := range map[string]struct {
+		content     string
+		url, wantTo string
+		want        BrokerConfig
+	}{
+		"file":                      {content: "broker: {url: nats://a, tls: {caFile: c}}\nqueues: [{name: b}]\nconcurrency: 5", url: "nats://b", want: BrokerConfig{URL: "nats://a", TLS: TLSConfig{CAFile: "c"}}},
+		"file without a broker":     {content: "concurrency: 5", url: "nats://b", want: BrokerConfig{URL: "nats://b"}},
+		"URL":                       {url: "nats://b", want: BrokerConfig{URL: "nats://b"}},
+		"neither":                   {},
+		"unknown field of a broker": {content: "broker: {urls: a}", wantTo: `unknown field "urls"`},
+	} {
+		t.Run(title, func(t *testing.T) {
+			env := map[string]string{envBrokerURL: row.url}
+			if row.content != "" {
+				env[envConfigFile] = file
+				require.NoError(t, os.WriteFile(file, []byte(row.content), 0o600))
+			}
+			got, err := parseEnvironment(func(name string) string { return env[name] })
+			require.Equal(t, row.want, got.Broker)
+			require.True(t, (err != nil) == (row.wantTo != "") && strings.Contains(fmt.Sprint(err), row.wantTo), "%v", err)
+		})
+	}
+}
+
+func TestAnInvalidBrokerOrLoginIsRejected(t *testing.T) {
+	t.Parallel()
+	locked := natstest.Start(t, func(o *server.Options) { o.Users = []*server.User{{Username: "a", Password: "p"}} })
+	for title, row := range map[string]struct {
+		options Options
+		field   string
+		want    error
+	}{
+		"none":             {Options{}, "broker", ErrInvalid},
+		"two URLs":         {Options{Broker: BrokerConfig{URL: "a", URLFile: "b"}}, "broker", ErrInvalid},
+		"a missing file":   {Options{Broker: BrokerConfig{URLFile: "/none"}}, "", ErrInvalid},
+		"an invalid URL":   {Options{Broker: BrokerConfig{URL: "http://a"}}, "", ErrInvalid},
+		"negative timeout": {Options{Broker: BrokerConfig{URL: "nats://a"}, Timeout: -1}, "timeout", ErrInvalid},
+		"rejected login":   {Options{Broker: BrokerConfig{URL: "nats://b:q@" + locked.Address()}}, "", ErrUnauthorized},
+	} {
+		t.Run(title, func(t *testing.T) {
+			_, err := New(t.Context(), row.options)
+			requireError(t, err, row.want, row.field)
+		})
+	}
+}
+
+func TestDocumentedPermissionsSufficeToSendJobs(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.NATSEngine)
+	env.createDraining("closed")
+	env.permitDocumented(1)
+	env.enqueue("", Delay(1), ID("1"), DeduplicateFor(1))
+	require.Call(env.EnqueueMany(t.Context(), "orders", []Job{NewJob(nil)})).Succeeds(t)
+	_, err := env.Enqueue(t.Context(), "orders", nil, Priority("high"))
+	requireError(t, err, ErrUnknownPriority, "priority")
+	short := env.options
+	short.Timeout = defaultTimeout / 10
+	closed := env.connect(short)
+	poll.Until(t, "the server to report the missing permission before the timeout", func() bool {
+		_, err = closed.Enqueue(t.Context(), "closed", nil)
+		return !errors.Is(err, ErrUnavailable)
+	})
+	requireError(t, err, ErrUnauthorized, "")
+}
+
+func TestDocumentedPermissionsSufficeForEachFeature(t *testing.T) {
+	t.Parallel()
+	for title, row := range map[string]struct {
+		// lists of permissions in docs/client.md.
+		lists   []int
+		changes []func(*broker.QueueConfig)
+		use     func(*testEnv)
+	}{
+		"canceling delayed jobs": {[]int{1, 2}, nil, func(env *testEnv) {
+			env.enqueue("x", ID("a"), Delay(time.Hour))
+			require.True(env.t, env.cancel("a"), "the job was not canceled")
+		}},
+		"following and canceling jobs": {[]int{1, 2, 3}, []func(*broker.QueueConfig){withResults}, func(env *testEnv) {
+			id := env.enqueue("1", Track()).ID
+			env.enqueue("1", ID("later"), Delay(time.Hour))
+			env.requireState(id, StateWaiting)
+			env.requireCancel(id, CancelRequested)
+			env.requireCancel("later", CancelDone)
+			env.requireState("later", StateCanceled)
+		}},
+		"unique jobs and batches": {[]int{1, 2, 4}, nil, func(env *testEnv) {
+			env.enqueue("1", ID("a"), Unique("k"))
+			env.enqueue("1", ID("a"), Unique("k"))
+			env.requireTaken("a", Unique("k"))
+			env.enqueueBatch(batchOf("a"), NewJob(nil, ID("x")))
+			env.requireBatch("x", BatchInfo{State: BatchRunning, Total: 1})
+		}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			env := newTestEnv(t, dial.NATSEngine, row.changes...)
+			env.permitDocumented(row.lists...)
+			row.use(env)
+		})
+	}
+}
+
+// documentedSubjects returns one of the lists of permissions in docs/client.md.
+func documentedSubjects(t testing.TB, number int) []string {
+	t.Helper()
+	page := require.Call(os.ReadFile("../docs/client.md")).Succeeds(t)
+	_, list, _ := strings.Cut(string(page), "needs to publish to")
+	parts := strings.Split(list, "```")
+	require.True(t, len(parts) > 2*number, "docs/client.md has no list %d of permissions", number)
+	return strings.Fields(parts[2*number-1])
+}
+
+// permitDocumented restarts the server with a login that has lists of permissions in docs/client.md, and connects the client with it.
+func (env *testEnv) permitDocumented(lists ...int) {
+	env.t.Helper()
+	permissions := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
+	for _, number := range lists {
+		permissions.Publish.Allow = append(permissions.Publish.Allow, documentedSubjects(env.t, number)...)
+	}
+	o := env.Server.Options()
+	o.Users = []*server.User{{Username: "admin", Password: "p"}, {Username: "producer", Password: "p", Permissions: permissions}}
+	o.NoAuthUser = "admin"
+	env.restart()
+	poll.Until(env.t, "the queue to be readable", func() bool {
+		_, err := env.Engine.Stats(env.t.Context(), "orders")
+		return err == nil
+	})
+	env.options.Broker.URL = strings.Replace(env.options.Broker.URL, "nats://", "nats://producer:p@", 1)
+	env.Client = env.connect(env.options)
 }

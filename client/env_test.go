@@ -34,7 +34,6 @@ type testEnv struct {
 	stop, restart func()
 }
 
-// onEachEngine runs a test with a broker of each engine.
 func onEachEngine(t *testing.T, test func(*testing.T, *testEnv), changes ...func(*broker.QueueConfig)) {
 	t.Parallel()
 	for _, name := range []dial.EngineName{dial.NATSEngine, dial.AsynqEngine} {
@@ -62,8 +61,7 @@ func newTestEnv(t testing.TB, engine dial.EngineName, changes ...func(*broker.Qu
 
 func (env *testEnv) connect(options Options) *Client {
 	env.t.Helper()
-	c, err := New(env.t.Context(), options)
-	require.NoError(env.t, err)
+	c := require.Call(New(env.t.Context(), options)).Succeeds(env.t)
 	env.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -78,9 +76,7 @@ func (env *testEnv) createDraining(name string) {
 // enqueue sends a job to the queue "orders".
 func (env *testEnv) enqueue(payload string, options ...Option) Receipt {
 	env.t.Helper()
-	receipt, err := env.Enqueue(env.t.Context(), "orders", []byte(payload), options...)
-	require.NoError(env.t, err)
-	return receipt
+	return require.Call(env.Enqueue(env.t.Context(), "orders", []byte(payload), options...)).Succeeds(env.t)
 }
 
 // consume returns a function that waits for the next message of the queue "orders", and acknowledges it.
@@ -93,9 +89,8 @@ func (env *testEnv) consume(priority string) (next func() *broker.Message) {
 func requireError(t testing.TB, err, reason error, field string) {
 	t.Helper()
 	failure := (*Error)(nil)
-	if !errors.As(err, &failure) || !errors.Is(err, reason) || !errors.Is(failure.Reason, reason) || failure.Field != field {
-		t.Errorf("error %v (%+v), want %v of the field %q", err, failure, reason, field)
-	}
+	isRight := errors.As(err, &failure) && errors.Is(err, reason) && errors.Is(failure.Reason, reason) && failure.Field == field
+	require.True(t, isRight, "error %v (%+v), want %v of the field %q", err, failure, reason, field)
 }
 
 // runWorker runs a worker of the queue "orders" until stop is called, or the test ends.
@@ -109,10 +104,9 @@ func (env *testEnv) runWorker(mux *worker.Mux, changes ...func(*worker.QueueConf
 	for _, change := range changes {
 		change(&q)
 	}
-	w, err := mux.NewWorker(worker.Options{
+	w := require.Call(mux.NewWorker(worker.Options{
 		Logger: slog.New(slog.DiscardHandler),
 		Config: worker.Config{Broker: worker.BrokerConfig{URL: env.URL}, Queues: []worker.QueueConfig{q}, AdminAddress: "0"},
-	})
-	require.NoError(env.t, err)
+	})).Succeeds(env.t)
 	return background.Run(env.t, w.Run)
 }

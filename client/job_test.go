@@ -30,9 +30,7 @@ func onEachEngineWithResults(t *testing.T, test func(*testing.T, *testEnv)) {
 func (env *testEnv) requireState(id string, state State) (info JobInfo) {
 	env.t.Helper()
 	poll.Until(env.t, id+" to be "+string(state), func() bool {
-		var err error
-		info, err = env.Job(env.t.Context(), "orders", id)
-		require.NoError(env.t, err)
+		info = require.Call(env.Job(env.t.Context(), "orders", id)).Succeeds(env.t)
 		return info.State == state
 	})
 	return info
@@ -55,9 +53,7 @@ var ignoreTimes = cmpopts.IgnoreFields(JobInfo{}, "StartTime", "NextTime", "Upda
 func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 	onEachEngineWithResults(t, func(t *testing.T, env *testEnv) {
 		env.enqueue(`1`, ID("a.b"), Kind("sum"), Track())
-		if info := env.requireState("a.b", StateWaiting); info.Attempt != 0 {
-			t.Errorf("waiting: %+v", info)
-		}
+		require.Equal(t, 0, env.requireState("a.b", StateWaiting).Attempt)
 		isRunning, proceed := make(chan struct{}), make(chan error)
 		mux := worker.NewMux()
 		worker.HandleResult(mux, "sum", func(ctx context.Context, job *worker.Job, _ int) (map[string]int, error) {
@@ -67,18 +63,16 @@ func TestTheStateOfAJobIsReportedUntilItIsDone(t *testing.T) {
 		})
 		env.runWorker(mux)
 		<-isRunning
-		if info := env.requireState("a.b", StateRunning); info.Attempt != 1 || info.Kind != "sum" {
-			t.Errorf("running: %+v", info)
-		}
+		running := env.requireState("a.b", StateRunning)
+		require.True(t, running.Attempt == 1 && running.Kind == "sum", "running: %+v", running)
 		poll.Until(t, "the progress to be stored", func() bool {
 			progress := env.requireState("a.b", StateRunning).Progress
 			return env.engine == dial.AsynqEngine || progress != nil && *progress == Progress{0.25, "a quarter"} // asynq stores none
 		})
 		env.holdRetries()
 		proceed <- errors.New("not yet")
-		if info := env.requireState("a.b", StateRetrying); info.Attempt != 1 || info.Error != "not yet" {
-			t.Errorf("retrying: %+v", info)
-		}
+		retrying := env.requireState("a.b", StateRetrying)
+		require.True(t, retrying.Attempt == 1 && retrying.Error == "not yet", "retrying: %+v", retrying)
 		_, err := Result[map[string]int](t.Context(), env.Client, "orders", "a.b")
 		require.ErrorIs(t, err, ErrNoResult)
 		env.Update(withResults)
@@ -114,8 +108,7 @@ func TestADeadJobHasItsErrorAndWaitsAfterItWasRequeued(t *testing.T) {
 	require.True(t, info.Error == "bad\x00\n" && info.Attempt == 1, "%+v", info)
 	poll.Until(t, "the job to be a dead letter", func() bool { return env.Stats().DeadLetters == 1 })
 	stop()
-	number, err := env.Engine.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
-	require.True(t, number == 1 && err == nil, "requeued %d: %v", number, err)
+	require.Equal(t, 1, require.Call(env.Engine.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})).Succeeds(t))
 	env.requireState("a", StateWaiting)
 	env.runWorker((&jobLog{}).mux())
 	env.requireState("a", StateDone)
@@ -184,4 +177,40 @@ func TestACanceledIDCanBeSentAgain(t *testing.T) {
 	env.enqueue("1", ID("a"))
 	env.runWorker((&jobLog{}).mux())
 	env.requireState("a", StateDone)
+}
+
+func (env *testEnv) cancel(id string) bool {
+	env.t.Helper()
+	return require.Call(env.CancelDelayed(env.t.Context(), "orders", id)).Succeeds(env.t)
+}
+
+func TestOnlyDelayedJobsAreCanceled(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, env *testEnv) {
+		env.enqueue("canceled", ID("a.b/c"), Delay(time.Hour))
+		require.True(t, env.cancel("a.b/c"), "the job was not canceled")
+		require.True(t, !env.cancel("a.b/c"), "the job was canceled twice")
+		env.enqueue("ready", ID("a"))
+		env.enqueue("due", ID("b"), Delay(time.Second))
+		ids := []string{"a", "b", "never-sent"}
+		if env.engine == dial.AsynqEngine {
+			ids = []string{"a", "never-sent"} // the second job becomes ready only while a worker runs
+		} else {
+			poll.Until(t, "the second job to be due", func() bool { return env.Stats().Delayed == 0 })
+		}
+		for _, id := range ids {
+			require.True(t, !env.cancel(id), "%s was canceled", id)
+		}
+		require.Equal(t, 2, env.Left()) // not the job that was canceled
+		_, err := env.CancelDelayed(t.Context(), "nobody", "a")
+		requireError(t, err, ErrUnknownQueue, "queue")
+		_, err = env.CancelDelayed(t.Context(), "orders", "a b")
+		requireError(t, err, ErrInvalid, "id")
+		_, err = env.CancelDelayed(t.Context(), "*", "a")
+		requireError(t, err, ErrInvalid, "queue")
+		env.stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err = env.CancelDelayed(ctx, "orders", "a")
+		requireError(t, err, ErrUnavailable, "")
+	})
 }

@@ -105,3 +105,52 @@ func TestJobsThatFailWithoutAConnectionAreNotSentLater(t *testing.T) {
 		})
 	}
 }
+
+func TestRetriedJobsAreStoredOnceWhileTheLeaderOfTheStreamIsLost(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	engine := queuetest.Connect(t, dial.NATSEngine, cluster.URL())
+	queuetest.Ensure(t, engine, "orders")
+	c := (&testEnv{t: t}).connect(Options{Broker: BrokerConfig{URL: cluster.URL()}, Timeout: 2 * time.Second})
+	const jobs = 600
+	for i := range jobs {
+		if i == jobs/3 {
+			stopLeader(t, cluster)
+		}
+		id := ID(fmt.Sprintf("order-%d", i))
+		poll.Until(t, "the job to be stored", func() bool {
+			_, err := c.Enqueue(t.Context(), "orders", nil, id)
+			require.True(t, err == nil || IsRetryable(err), "job %d: %v", i, err)
+			return err == nil
+		})
+	}
+	poll.Until(t, "the queue to have each job once", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		stats, err := engine.Stats(ctx, "orders")
+		return err == nil && stats.Ready+stats.Delayed == jobs
+	})
+}
+
+// stopLeader stops the server that leads the stream of the queue "orders".
+func stopLeader(t *testing.T, cluster *natstest.Cluster) {
+	t.Helper()
+	stream := require.Call(cluster.Servers[0].JetStream().Stream(t.Context(), "yardmaster_orders")).Succeeds(t)
+	cluster.Named(stream.CachedInfo().Cluster.Leader).Stop()
+}
+
+func TestLimitsOfARedisServerAreClassified(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, dial.AsynqEngine)
+	env.redis.RunCLI("CONFIG", "SET", "proto-max-bulk-len", "1mb")
+	_, err := env.Enqueue(t.Context(), "orders", make([]byte, 2<<20))
+	requireError(t, err, ErrPayloadTooLarge, "payload")
+	results, _ := env.EnqueueMany(t.Context(), "orders", []Job{NewJob(make([]byte, 2<<20)), NewJob(nil)})
+	requireError(t, results[0].Err, ErrPayloadTooLarge, "payload")
+	require.NoError(t, results[1].Err)
+	env.redis.RunCLI("CONFIG", "SET", "maxmemory", "1")
+	_, err = env.Enqueue(t.Context(), "orders", nil)
+	requireError(t, err, ErrUnavailable, "")
+	env.redis.RunCLI("CONFIG", "SET", "maxmemory", "0")
+	env.enqueue("x")
+}

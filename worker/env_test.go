@@ -46,7 +46,6 @@ func numberedPayloads(count int) []string {
 	return payloads
 }
 
-// deadLetterErrors returns the sorted errors of the dead letters.
 func (env *testEnv) deadLetterErrors() (texts []string) {
 	env.t.Helper()
 	for _, letter := range env.DeadLetters() {
@@ -103,8 +102,7 @@ func (env *testEnv) newWorker(o Options, handler Handler) *Worker {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	w, err := New(o, handler)
-	require.NoError(env.t, err)
+	w := require.Call(New(o, handler)).Succeeds(env.t)
 	w.adminShutdownTimeout = testTimeout
 	return w
 }
@@ -117,7 +115,6 @@ func (env *testEnv) run(w *Worker) *runningWorker {
 	return running
 }
 
-// shutDownAndWait shuts the worker down and returns the result of Run.
 func (w *runningWorker) shutDownAndWait(t testing.TB) error {
 	t.Helper()
 	w.shutDownNow()
@@ -146,7 +143,6 @@ func (l *jobLog) add(job *Job) {
 	l.jobs = append(l.jobs, *job)
 }
 
-// handle is a handler that succeeds.
 func (l *jobLog) handle(_ context.Context, job *Job) error {
 	l.add(job)
 	return nil

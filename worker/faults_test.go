@@ -64,7 +64,6 @@ type fate struct {
 	Refused int
 }
 
-// letter is a dead letter.
 type letter struct {
 	Payload  string
 	Attempts int
@@ -314,19 +313,15 @@ func (s *servers) newQueue(t *testing.T, state deadLetterState) *failingQueue {
 // send sends a job whose ID is its payload.
 func (q *failingQueue) send(payload string) broker.SendResult {
 	q.t.Helper()
-	result, err := q.sendJob(&broker.OutgoingJob{ID: strings.ReplaceAll(payload, " ", "-"), Payload: []byte(payload)})
-	require.NoError(q.t, err)
-	return result
+	return require.Call(q.sendJob(&broker.OutgoingJob{ID: strings.ReplaceAll(payload, " ", "-"), Payload: []byte(payload)})).Succeeds(q.t)
 }
 
-// sendJob sends a job with an ID.
 func (q *failingQueue) sendJob(job *broker.OutgoingJob) (broker.SendResult, error) {
 	job.Queue, job.HasChosenID = q.Name, true
 	return q.Engine.(broker.Producer).Send(queuetest.PatientContext(q.t), job)
 }
 
-// sendExtremes sends jobs with extremePayloads, and a job that is due in the far future. It returns how many of them the
-// broker refuses.
+// sendExtremes sends jobs with extremePayloads, and a job that is due in the far future. It returns how many of them the broker refuses.
 func (q *failingQueue) sendExtremes() (refused int) {
 	q.t.Helper()
 	past, future := faults.Times()
@@ -335,8 +330,7 @@ func (q *failingQueue) sendExtremes() (refused int) {
 		if payload == dueAt(past) {
 			job.DueTime = past
 		}
-		_, err := q.sendJob(job)
-		require.NoError(q.t, err)
+		require.Call(q.sendJob(job)).Succeeds(q.t)
 	}
 	_, err := q.sendJob(&broker.OutgoingJob{ID: "future", Payload: []byte(dueAt(future)), DueTime: future})
 	if errors.Is(err, broker.ErrUnsupported) {
@@ -446,7 +440,6 @@ func (q *failingQueue) resume() {
 	q.resumedOnce.Do(func() { close(q.resumed) })
 }
 
-// failWorker makes the victim fail.
 func (q *failingQueue) failWorker(fault faults.Fault, v *victim, running *runningWorker) {
 	q.t.Helper()
 	stop := func() {
@@ -511,13 +504,11 @@ func (q *failingQueue) expireLeases() {
 		return
 	}
 	ctx, stream := q.t.Context(), "yardmaster_"+q.Name
-	consumer, err := q.JS.Consumer(ctx, stream, broker.DefaultPriority)
-	require.NoError(q.t, err)
+	consumer := require.Call(q.JS.Consumer(ctx, stream, broker.DefaultPriority)).Succeeds(q.t)
 	config := consumer.CachedInfo().Config
 	setLease := func(lease time.Duration) {
 		config.AckWait = lease
-		_, err := q.JS.UpdateConsumer(ctx, stream, config)
-		require.NoError(q.t, err)
+		require.Call(q.JS.UpdateConsumer(ctx, stream, config)).Succeeds(q.t)
 	}
 	poll.Until(q.t, "the requests of the lost worker to expire", func() bool {
 		info, err := consumer.Info(ctx)
@@ -549,7 +540,6 @@ func (q *failingQueue) setTimes(set string) {
 	}
 }
 
-// failBroker makes the broker fail for the victim.
 func (q *failingQueue) failBroker(fault faults.Fault) {
 	q.t.Helper()
 	if fault != faults.IsFull {
@@ -577,12 +567,10 @@ func (q *failingQueue) setSpace(bytes int64) {
 		q.server.redis.RunCLI("CONFIG", "SET", "maxmemory", fmt.Sprint(bytes))
 		return
 	}
-	dead, err := q.JS.Stream(q.t.Context(), "yardmaster_"+q.Name+"_dead")
-	require.NoError(q.t, err)
+	dead := require.Call(q.JS.Stream(q.t.Context(), "yardmaster_"+q.Name+"_dead")).Succeeds(q.t)
 	config := dead.CachedInfo().Config
 	config.Discard, config.MaxBytes = natsjs.DiscardNew, cmp.Or(bytes, -1)
-	_, err = q.JS.UpdateStream(q.t.Context(), config)
-	require.NoError(q.t, err)
+	require.Call(q.JS.UpdateStream(q.t.Context(), config)).Succeeds(q.t)
 }
 
 // waitUntilLeft waits until the queue has only that many messages. Dead letters do not count.

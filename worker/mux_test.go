@@ -35,18 +35,15 @@ func onBothEngines(t *testing.T, test func(t *testing.T, env *testEnv)) {
 
 func (env *testEnv) startMux(mux *Mux, changes ...func(*Config)) *runningWorker {
 	env.t.Helper()
-	w, err := mux.NewWorker(Options{Config: env.config(changes...), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(env.t, err)
+	w := require.Call(mux.NewWorker(Options{Config: env.config(changes...), Logger: slog.New(slog.DiscardHandler)})).Succeeds(env.t)
 	w.adminShutdownTimeout = testTimeout
 	return env.run(w)
 }
 
-// order is the payload of a job.
 type order struct {
 	Number int `json:"number"`
 }
 
-// succeed is a handler.
 func succeed(context.Context, *Job, order) error { return nil }
 
 func TestAJobIsHandledByItsKindOrBecomesADeadLetter(t *testing.T) {
@@ -74,10 +71,9 @@ func TestAJobIsHandledByItsKindOrBecomesADeadLetter(t *testing.T) {
 		slices.Sort(got)
 		require.Equal(t, []string{"billed bill 1", "shipped ship 2"}, got)
 		reasons := env.deadLetterErrors()
-		if len(reasons) != 2 || !strings.HasPrefix(reasons[0], `the payload is invalid for the kind "bill": json: `) ||
-			reasons[1] != `the worker has no handler for the kind "other"` {
-			t.Errorf("dead letters %q", reasons)
-		}
+		require.Equal(t, 2, len(reasons))
+		require.Contains(t, reasons[0], `the payload is invalid for the kind "bill": json: `)
+		require.Equal(t, `the worker has no handler for the kind "other"`, reasons[1])
 	})
 }
 
@@ -267,9 +263,8 @@ func TestMistakesInAMuxPanic(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			defer func() {
-				if text := fmt.Sprint(recover()); !strings.HasPrefix(text, "worker: ") || !strings.Contains(text, row.want) {
-					t.Errorf("panic %q, want %q", text, row.want)
-				}
+				text := fmt.Sprint(recover())
+				require.True(t, strings.HasPrefix(text, "worker: ") && strings.Contains(text, row.want), "panic %q, want %q", text, row.want)
 			}()
 			row.mistake(NewMux())
 		})

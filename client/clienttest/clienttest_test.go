@@ -16,8 +16,7 @@ import (
 
 func enqueue(t *testing.T, c *client.Client, payload string, options ...client.Option) {
 	t.Helper()
-	_, err := c.Enqueue(t.Context(), "orders", []byte(payload), options...)
-	require.NoError(t, err)
+	require.Call(c.Enqueue(t.Context(), "orders", []byte(payload), options...)).Succeeds(t)
 }
 
 func TestJobsHaveWhatTheProducerSet(t *testing.T) {
@@ -100,13 +99,11 @@ func TestResultsOfHandlersHaveTheSameEffectAsInAWorker(t *testing.T) {
 				queues.Advance(time.Second)
 				attempts += run()
 			}
-			if attempts != row.attempts || len(queues.Jobs("orders")) > 0 {
-				t.Errorf("%d attempts, want %d; jobs %+v", attempts, row.attempts, queues.Jobs("orders"))
-			}
+			require.Equal(t, row.attempts, attempts)
+			require.Equal(t, 0, len(queues.Jobs("orders")))
 			letters := queues.DeadLetters("orders")
-			if (len(letters) == 1) != (row.letter != "") || len(letters) == 1 && (letters[0].Error != row.letter || letters[0].Attempts != row.attempts) {
-				t.Errorf("dead letters %+v, want %q", letters, row.letter)
-			}
+			isRight := len(letters) == 1 && letters[0].Error == row.letter && letters[0].Attempts == row.attempts
+			require.True(t, isRight || len(letters) == 0 && row.letter == "", "dead letters %+v, want %q", letters, row.letter)
 		})
 	}
 }
@@ -115,10 +112,9 @@ func TestAJobThatWaitsForOthersRunsInALaterCall(t *testing.T) {
 	queues := clienttest.New(t, clienttest.Queue{Name: "orders"})
 	c := queues.Connect(client.Options{})
 	final := client.NewJob([]byte("final"), client.ID("x"))
-	_, err := c.EnqueueBatch(t.Context(), "orders", []client.Job{client.NewJob([]byte("a")), client.NewJob([]byte("b"))}, final)
-	require.NoError(t, err)
+	require.Call(c.EnqueueBatch(t.Context(), "orders", []client.Job{client.NewJob([]byte("a")), client.NewJob([]byte("b"))}, final)).Succeeds(t)
 	enqueue(t, c, "unique", client.Unique("k"))
-	_, err = c.Enqueue(t.Context(), "orders", nil, client.Unique("k"))
+	_, err := c.Enqueue(t.Context(), "orders", nil, client.Unique("k"))
 	require.ErrorIs(t, err, client.ErrKeyTaken)
 	var ran []string
 	for range 2 {
@@ -137,8 +133,7 @@ func TestTheStatesOfJobsAreKept(t *testing.T) {
 	for _, id := range []string{"done", "failed", "canceled"} {
 		enqueue(t, c, id, client.ID(id), client.Track())
 	}
-	outcome, err := c.Cancel(t.Context(), "orders", "canceled")
-	require.True(t, outcome == client.CancelRequested && err == nil, "%q, %v", outcome, err)
+	require.Equal(t, client.CancelRequested, require.Call(c.Cancel(t.Context(), "orders", "canceled")).Succeeds(t))
 	run := func() {
 		queues.Run(t.Context(), "orders", func(_ context.Context, job *worker.Job) error {
 			if job.ID == "failed" && job.Attempt == 1 {
@@ -154,8 +149,7 @@ func TestTheStatesOfJobsAreKept(t *testing.T) {
 	}
 	queues.Advance(time.Minute)
 	run()
-	result, err := client.Result[int](t.Context(), c, "orders", "failed")
-	require.True(t, result == 2 && err == nil, "result %d, %v", result, err)
+	require.Equal(t, 2, require.Call(client.Result[int](t.Context(), c, "orders", "failed")).Succeeds(t))
 }
 
 func TestFailuresOfTheBrokerCanBeTested(t *testing.T) {

@@ -1,11 +1,14 @@
 package broker
 
 import (
+	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/internal/broker/jobstate"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -122,5 +125,148 @@ func TestIsVersionAtLeast(t *testing.T) {
 		"2.12.0": true, "2.15.2": true, "3.0.0": true, "v2.15.0-RC.1": true, "2.9.9": false, "2.9": false, "": false,
 	} {
 		require.True(t, IsVersionAtLeast(version, "2.12") == want, "%q is at least 2.12: %t", version, !want)
+	}
+}
+
+func TestAnIdentifierIsShortTextWithoutControlCharacters(t *testing.T) {
+	for id, want := range map[string]bool{
+		"order-5": true, "a b/ü": true, strings.Repeat("x", maxIdentifierBytes): true,
+		"": false, strings.Repeat("x", maxIdentifierBytes+1): false, "a\nb": false, "a\x00": false, "\xff": false,
+	} {
+		require.True(t, IsIdentifier(id) == want, "IsIdentifier(%q) is not %t", id, want)
+	}
+}
+
+func TestAHeaderIsFoundInAnySpelling(t *testing.T) {
+	for title, test := range map[string]struct {
+		headers map[string][]string
+		want    string
+	}{
+		"no headers":             {nil, ""},
+		"without a value":        {map[string][]string{KindHeader: {}}, ""},
+		"the exact spelling":     {map[string][]string{"YARDMASTER-KIND": {"a"}, KindHeader: {"b", "c"}}, "b"},
+		"another spelling":       {map[string][]string{"yardmaster-kind": {"a"}}, "a"},
+		"two spellings: by name": {map[string][]string{"yardmaster-kind": {"a"}, "YARDMASTER-KIND": {"b"}}, "b"},
+	} {
+		t.Run(title, func(t *testing.T) { require.Equal(t, test.want, HeaderValue(test.headers, KindHeader)) })
+	}
+}
+
+func TestHandlersSeeTheTimeoutAndTheKindOfAllHeadersWithThePrefix(t *testing.T) {
+	for name, want := range map[string]bool{
+		"Tenant": true, "Yardmaster-Timeout": true, "yardmaster-timeout": true, "Yardmaster-Kind": true, "yardmaster-job-id": false,
+		"Yardmaster-Error": false, "YARDMASTER-ERROR": false, "Yardmaster-": false, "Yardmaster-Timeout-": false,
+	} {
+		require.True(t, IsProducerHeader(name) == want, "IsProducerHeader(%q) is not %t", name, want)
+	}
+}
+
+func TestTimeoutOfAMessageIsThatOfItsHeaderElseOfItsQueue(t *testing.T) {
+	q := QueueConfig{JobTimeout: time.Minute}
+	for title, test := range map[string]struct {
+		headers map[string][]string
+		want    time.Duration
+		isError bool
+	}{
+		"no headers":             {nil, time.Minute, false},
+		"a header without value": {map[string][]string{TimeoutHeader: {}}, time.Minute, false},
+		"a header":               {map[string][]string{TimeoutHeader: {"90s"}}, 90 * time.Second, false},
+		"another spelling":       {map[string][]string{"yardmaster-timeout": {"90s"}}, 90 * time.Second, false},
+		"a number":               {map[string][]string{TimeoutHeader: {"90"}}, 0, true},
+		"more than a day":        {map[string][]string{TimeoutHeader: {"24h1s"}}, 0, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			got, err := q.TimeoutOf(test.headers)
+			require.True(t, got == test.want && (err != nil) == test.isError, "timeout %s and error %v, want %s", got, err, test.want)
+		})
+	}
+}
+
+func TestDelaysDoubleWithinTheJitterRange(t *testing.T) {
+	retry := DefaultQueueConfig("orders").Retry
+	for spread, first := range map[float64]time.Duration{0: 800 * time.Millisecond, 0.5: time.Second, 1: 1200 * time.Millisecond} {
+		got := []time.Duration{retry.DelayAfter(1, spread), retry.DelayAfter(2, spread), retry.DelayAfter(3, spread)}
+		require.Equal(t, []time.Duration{first, 2 * first, 4 * first}, got)
+	}
+}
+
+func FuzzDelayNeverExceedsMaxDelay(f *testing.F) {
+	f.Add(int64(time.Second), int64(time.Minute), 200, 20, 5, 0.5)
+	f.Add(int64(time.Second), int64(time.Minute), 200, 20, 1000, 0.5)
+	f.Fuzz(func(t *testing.T, initialDelay, maxDelay int64, multiplier, jitter, attempt int, spread float64) {
+		upTo := func(n, limit int64) int64 { return int64(uint64(n) % uint64(limit+1)) }
+		if math.IsNaN(spread) || math.IsInf(spread, 0) {
+			spread = 0
+		}
+		spread = math.Abs(math.Mod(spread, 1))
+		retry := RetryPolicy{
+			MaxDelay:          time.Duration(upTo(maxDelay, int64(24*time.Hour))),
+			MultiplierPercent: 100 + int(upTo(int64(multiplier), 900)),
+			JitterPercent:     int(upTo(int64(jitter), 100)),
+		}
+		retry.InitialDelay = time.Duration(upTo(initialDelay, int64(retry.MaxDelay)))
+		got := retry.DelayAfter(attempt, spread)
+		require.True(t, got >= 0 && got <= retry.MaxDelay, "%+v, attempt %d, spread %f: delay %s is out of bounds", retry, attempt, spread, got)
+	})
+}
+
+// Only a message that is lost alone may be the cause of a loss, and only failures and such losses use up attempts.
+func TestOnlyLossesAloneUseUpAttempts(t *testing.T) {
+	lost := func(alone ...bool) (h History) {
+		for _, one := range alone {
+			h = h.AfterStart(one)
+		}
+		return h
+	}
+	waited := History{Lost: 3}
+	for title, row := range map[string]struct {
+		history History
+		attempt int
+		suspect bool
+	}{
+		"new":                                 {History{}, 1, false},
+		"failed and released":                 {History{}.AfterFailure().AfterFailure().AfterRelease(), 3, false},
+		"lost while it waited in its process": {waited, 1, false},
+		"started after that, and lost":        {waited.AfterStart(false), 1, true},
+		"lost beside others, and failed":      {lost(false, false).AfterFailure(), 2, true},
+		"lost alone":                          {lost(false, false, true), 4, true},
+		"lost alone, and failed":              {lost(false, true).AfterFailure(), 4, true},
+	} {
+		attempt, isSuspect := row.history.Attempt(), row.history.IsSuspect()
+		require.True(t, attempt == row.attempt && isSuspect == row.suspect, "%s: attempt %d, suspect %t", title, attempt, isSuspect)
+	}
+}
+
+// storedJob has one state before its cancellation is requested, and another one after that.
+type storedJob struct {
+	JobStore
+	state, next jobstate.State
+	removed     bool
+}
+
+func (s *storedJob) Job(context.Context, string, string) (jobstate.Info, error) {
+	return jobstate.Info{State: s.state}, nil
+}
+
+func (s *storedJob) CancelJob(context.Context, string, string) (bool, error) {
+	s.state = s.next
+	return s.removed, nil
+}
+
+func TestACancellationIsTooLateOnlyIfTheJobHadEndedBefore(t *testing.T) {
+	for title, c := range map[string]struct {
+		job  storedJob
+		want CanceledJob
+	}{
+		"it waits":                   {storedJob{state: jobstate.Waiting, removed: true}, CanceledJob{Removed: true}},
+		"it runs":                    {storedJob{state: jobstate.Running, next: jobstate.Running}, CanceledJob{State: jobstate.Running}},
+		"its worker cancels at once": {storedJob{state: jobstate.Running, next: jobstate.Canceled}, CanceledJob{State: jobstate.Canceled}},
+		"it was canceled before":     {storedJob{state: jobstate.Canceled, next: jobstate.Canceled}, CanceledJob{Ended: true, State: jobstate.Canceled}},
+		"it ends meanwhile":          {storedJob{state: jobstate.Running, next: jobstate.Done}, CanceledJob{Ended: true, State: jobstate.Done}},
+		"it was dead before":         {storedJob{state: jobstate.Dead, next: jobstate.Dead}, CanceledJob{Ended: true, State: jobstate.Dead}},
+		"it is not known":            {storedJob{state: jobstate.Unknown, next: jobstate.Unknown}, CanceledJob{State: jobstate.Unknown}},
+	} {
+		got, err := CancelStoredJob(t.Context(), &c.job, "orders", "1")
+		require.True(t, err == nil && got == c.want, "%s: %+v, %v, want %+v", title, got, err, c.want)
 	}
 }

@@ -73,8 +73,10 @@ type testEnv struct {
 	asked     atomic.Int64
 }
 
+// newTestEnv runs the test in parallel to others.
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
+	t.Parallel()
 	env := &testEnv{t: t, Queue: queuetest.Start(t, "orders")}
 	env.createAPI()
 	env.start()
@@ -166,11 +168,9 @@ func (env *testEnv) start() {
 	server := newServer(env.routes())
 	server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout = testTimeout, testTimeout, testTimeout
 	directory := env.t.TempDir()
-	certificate, err := tls.X509KeyPair(writeCertificate(env.t, directory))
-	require.NoError(env.t, err)
+	certificate := require.Call(tls.X509KeyPair(writeCertificate(env.t, directory))).Succeeds(env.t)
 	env.ca = filepath.Join(directory, "tls.crt")
-	tcp, err := (&net.ListenConfig{}).Listen(env.t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(env.t, err)
+	tcp := require.Call((&net.ListenConfig{}).Listen(env.t.Context(), "tcp", "127.0.0.1:0")).Succeeds(env.t)
 	env.url = "https://" + tcp.Addr().String()
 	ctx, stop := context.WithCancel(context.WithoutCancel(env.t.Context()))
 	ended := make(chan error, 1)
@@ -181,9 +181,7 @@ func (env *testEnv) start() {
 	background.Run(env.t, brokers.Start)
 	env.t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			env.t.Error(err)
-		}
+		require.NoError(env.t, <-ended)
 	})
 }
 
@@ -200,8 +198,7 @@ func writeCertificate(t *testing.T, directory string) (certificate, key []byte) 
 
 func newHTTPClient(t *testing.T, ca string) *http.Client {
 	t.Helper()
-	pem, err := os.ReadFile(ca)
-	require.NoError(t, err)
+	pem := require.Call(os.ReadFile(ca)).Succeeds(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}}
@@ -258,19 +255,15 @@ func (env *testEnv) try(method, path string, body io.Reader, headers ...string) 
 func (env *testEnv) do(method, path, body string, headers ...string) reply {
 	env.t.Helper()
 	r, err := env.try(method, path, bytes.NewBufferString(body), headers...)
-	if err != nil {
-		env.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	require.True(env.t, err == nil, "%s %s: %v", method, path, err)
 	return r
 }
 
 // want fails the test unless a request is answered with a status, a reason and a field.
 func (env *testEnv) want(title string, got reply, status int, reason, field string) {
 	env.t.Helper()
-	if got.status != status || got.Reason != reason || got.Field != field || (status >= 400) != (got.Message != "") {
-		env.t.Errorf("%s: status %d, reason %q, field %q: %s; want %d, %q, %q", title, got.status, got.Reason, got.Field, got.Message, status, reason, field)
-	}
-	if isRetryable := status == 429 || status == 503; isRetryable != (got.header.Get("Retry-After") != "") {
-		env.t.Errorf("%s: status %d with Retry-After %q", title, status, got.header.Get("Retry-After"))
-	}
+	isRight := got.status == status && got.Reason == reason && got.Field == field && (status >= 400) == (got.Message != "")
+	require.True(env.t, isRight, "%s: %+v; want %d, %q, %q", title, got, status, reason, field)
+	isRetryable, after := status == 429 || status == 503, got.header.Get("Retry-After")
+	require.True(env.t, isRetryable == (after != ""), "%s: status %d with Retry-After %q", title, status, after)
 }

@@ -1,20 +1,31 @@
 package gateway
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/client"
 	"github.com/yardmaster/yardmaster/internal/broker"
 	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/queuetest"
@@ -24,7 +35,6 @@ import (
 const ordersPath = "/namespaces/team-a/queues/orders/jobs"
 
 func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	const missing = "/namespaces/team-a/queues/missing/jobs"
 	for title, headers := range map[string][]string{
@@ -51,7 +61,6 @@ func TestWhoMayNotSendLearnsNothingAboutTheQueue(t *testing.T) {
 }
 
 func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	for path, want := range map[string]struct {
 		status        int
@@ -93,7 +102,6 @@ func TestErrorsNameTheFieldAndTheReason(t *testing.T) {
 }
 
 func TestAUniqueJobIsRefusedWithTheIDOfTheJobThatHasItsKey(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	env.want("the first", env.do("POST", ordersPath+"?unique=k&id=a", "{}"), http.StatusCreated, "", "")
 	env.want("the same", env.do("POST", ordersPath+"?unique=k&id=a", "{}"), http.StatusOK, "", "")
@@ -101,14 +109,11 @@ func TestAUniqueJobIsRefusedWithTheIDOfTheJobThatHasItsKey(t *testing.T) {
 	env.want("another", second, http.StatusConflict, reasonKeyTaken, "unique")
 	require.True(t, second.KeyHolder == "a", "%+v", second)
 	many := env.do("POST", ordersPath+"/many", `{"payload":1,"unique":"k"}`+"\n"+`{"payload":2,"unique":"l"}`)
-	if many.status != http.StatusMultiStatus || many.Failed != 1 || many.Jobs[0].Error == nil || many.Jobs[0].Error.Reason != reasonKeyTaken {
-		t.Errorf("%+v", many)
-	}
+	require.True(t, many.status == http.StatusMultiStatus && many.Failed == 1 && many.Jobs[0].Error.Reason == reasonKeyTaken, "%+v", many)
 	require.Equal(t, 2, env.Left())
 }
 
 func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	update := func(change func(*v1alpha1.Queue)) {
 		t.Helper()
@@ -139,7 +144,6 @@ func TestAQueueThatIsNotReadyAcceptsNoJob(t *testing.T) {
 }
 
 func TestAFullQueueIsRetryable(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	queuetest.Ensure(t, env.Engine, "small", func(q *broker.QueueConfig) { q.MaxBacklog = 1 })
 	require.NoError(t, env.api.Create(t.Context(), readyQueue(tenant, "small", "small")))
@@ -149,13 +153,10 @@ func TestAFullQueueIsRetryable(t *testing.T) {
 	require.True(t, first.ID != "", "a job without an ID gets none")
 	env.want("second", env.do("POST", path, "{}"), http.StatusTooManyRequests, reasonQueueFull, "queue")
 	many := env.do("POST", path+"/many", `{"payload": 1}`)
-	if many.status != http.StatusMultiStatus || many.Failed != 1 || len(many.Jobs) != 1 || many.Jobs[0].Error.Reason != reasonQueueFull {
-		t.Errorf("many: %+v", many)
-	}
+	require.True(t, many.status == http.StatusMultiStatus && many.Failed == 1 && many.Jobs[0].Error.Reason == reasonQueueFull, "many: %+v", many)
 }
 
 func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	got, err := env.try("POST", ordersPath, io.NopCloser(strings.NewReader(strings.Repeat("x", 10<<20))))
 	if err == nil { // otherwise the server closed the connection while the client was sending
@@ -168,7 +169,6 @@ func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
 }
 
 func TestManyJobsHaveAResultEach(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	binary := base64.StdEncoding.EncodeToString([]byte{0, 255})
 	got := env.do("POST", ordersPath+"/many", `{"id": "a", "payload": {"n": 1}, "kind": "charge", "headers": {"Tenant": "acme"}}
@@ -177,14 +177,12 @@ func TestManyJobsHaveAResultEach(t *testing.T) {
 {"payload": "text", "priority": "urgent"}
 `)
 	require.True(t, got.status == http.StatusMultiStatus && got.Failed == 1 && len(got.Jobs) == 4, "%+v", got)
-	if got.Jobs[0].ID != "a" || got.Jobs[0].Duplicate || !got.Jobs[1].Duplicate || got.Jobs[2].ID != "b" || got.Jobs[3].Error.Reason != reasonUnknownPriority {
-		t.Errorf("%+v", got.Jobs)
-	}
+	areAccepted := got.Jobs[0].ID == "a" && !got.Jobs[0].Duplicate && got.Jobs[1].Duplicate && got.Jobs[2].ID == "b"
+	require.True(t, areAccepted && got.Jobs[3].Error.Reason == reasonUnknownPriority, "%+v", got.Jobs)
 	require.Equal(t, 2, env.Left())
 }
 
 func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	for body, want := range map[string]struct {
 		status        int
@@ -209,7 +207,6 @@ func TestOfManyJobsNoneIsSentIfOneIsInvalid(t *testing.T) {
 }
 
 func TestADelayedJobIsCanceled(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	const id = "reminder/7"
 	env.want("delayed", env.do("POST", ordersPath+"?delay=1h&id="+url.QueryEscape(id), "{}"), http.StatusCreated, "", "")
@@ -222,7 +219,6 @@ func TestADelayedJobIsCanceled(t *testing.T) {
 }
 
 func TestReviewsAreKeptForAShortTimeAndErrorsAreNot(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	env.set(func() { env.reviewFailure = errors.New("etcd is slow") })
 	for range 2 {
@@ -240,7 +236,6 @@ func TestReviewsAreKeptForAShortTimeAndErrorsAreNot(t *testing.T) {
 }
 
 func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	env.want("before", env.do("POST", ordersPath+"?id=1", "{}"), http.StatusCreated, "", "")
 	env.Server.Stop()
@@ -251,9 +246,8 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 	env.Server.Restart()
 	poll.Until(t, "the job to be stored after the outage", func() bool {
 		got := env.do("POST", ordersPath+"?id=2", "{}")
-		if got.status != http.StatusCreated && got.status != http.StatusOK && got.status != http.StatusServiceUnavailable {
-			t.Fatalf("after the outage: %+v", got)
-		}
+		isExpected := slices.Contains([]int{http.StatusCreated, http.StatusOK, http.StatusServiceUnavailable}, got.status)
+		require.True(t, isExpected, "after the outage: %+v", got)
 		return got.status != http.StatusServiceUnavailable
 	})
 	require.Equal(t, 2, env.Left())
@@ -261,7 +255,6 @@ func TestAnOutageOfTheBrokerIsRetryable(t *testing.T) {
 
 // The clients of one namespace do not finish their bodies. Others are served meanwhile.
 func TestSlowClientsOfANamespaceDoNotExcludeOthers(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	require.NoError(t, env.api.Create(t.Context(), readyQueue("team-b", "orders", "orders")))
 	release := make(chan struct{})
@@ -291,7 +284,6 @@ func (env *testEnv) occupiedBy(namespace string) amount {
 
 // Reviews of forged tokens do not end. A token that was valid is reviewed meanwhile.
 func TestForgedTokensDoNotDelayTheReviewOfKnownOnes(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	env.want("before", env.do("POST", ordersPath, "{}"), http.StatusCreated, "", "")
 	release := make(chan struct{})
@@ -321,7 +313,6 @@ func TestForgedTokensDoNotDelayTheReviewOfKnownOnes(t *testing.T) {
 }
 
 func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
-	t.Parallel()
 	env := newTestEnv(t)
 	poll.Until(t, "the gateway to be connected", func() bool { return env.do("POST", ordersPath, "{}").status == http.StatusCreated })
 	body, write := io.Pipe()
@@ -338,6 +329,133 @@ func TestRequestsEndBeforeTheGatewayStops(t *testing.T) {
 }
 
 // expire ends the time for which answers are kept.
-func expire[T any](l *lookup[T]) {
-	l.answers.RemoveAll(func(any) bool { return true })
+func expire[T any](l *lookup[T]) { l.answers.RemoveAll(func(any) bool { return true }) }
+
+// The program of docs/reference/wire-contract.md, with curl.
+func TestAProducerWithCurlSendsTheSameJobs(t *testing.T) {
+	env := newTestEnv(t)
+	producer := env.newProducer()
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte(validToken), 0o600))
+	run := func(queue, payload string, arguments ...string) (answer receipt, err error) {
+		command := exec.CommandContext(t.Context(), "../../examples/producer/enqueue.sh", append([]string{env.url, queue, payload}, arguments...)...)
+		command.Env = append(os.Environ(), "TOKEN_FILE="+token, "CA_FILE="+env.ca)
+		output, err := command.CombinedOutput()
+		t.Logf("%v: %s", arguments, output)
+		if err == nil {
+			err = json.Unmarshal(output, &answer)
+		}
+		return answer, err
+	}
+	next := queuetest.Consume(t, env.Engine, "orders", broker.DefaultPriority)
+	payload := `{"name": "Müller & Söhne"}`
+	due := time.Now().Add(time.Second)
+	json := client.Header("Content-Type", "application/json")
+	for title, job := range map[string]struct {
+		options   []client.Option
+		arguments []string
+	}{
+		"with an ID": {
+			[]client.Option{json, client.ID("a"), client.Kind("charge"), client.Timeout(time.Minute), client.Header("Tenant", "ü=1"), client.Header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+			[]string{"id=b", "kind=charge", "timeout=60s", "--", "--header", "Job-Header-Tenant: ü=1", "--header", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		},
+		"delayed, with an ID that a query must escape": {
+			[]client.Option{json, client.ID("c"), client.At(due)},
+			[]string{"id=50%+#&d", "at=" + due.In(time.FixedZone("", 3600)).Format(time.RFC3339Nano)},
+		},
+	} {
+		require.Call(producer.Enqueue(t.Context(), "orders", []byte(payload), job.options...)).Succeeds(t)
+		want := next()
+		for _, queue := range []string{"orders", "team-a/orders"} {
+			answer, err := run(queue, payload, job.arguments...)
+			require.True(t, err == nil && answer.Duplicate == (queue != "orders"), "%s: %+v; %v", title, answer, err)
+		}
+		queuetest.AssertSameJob(t, title, want, next())
+	}
+	_, err := run("nobody", payload)
+	require.True(t, err != nil, "a job was sent to an unknown queue")
 }
+
+// Jobs of a request with many are the same as those of package client.
+func TestManyJobsAreTheSameAsThoseOfTheClient(t *testing.T) {
+	env := newTestEnv(t)
+	producer := env.newProducer()
+	next := queuetest.Consume(t, env.Engine, "orders", broker.DefaultPriority)
+	value := map[string]string{"name": "Müller"}
+	_, err := client.Enqueue(t.Context(), producer, "orders", value, client.ID("a"), client.Kind("charge"), client.Header("Tenant", "acme"))
+	require.NoError(t, err)
+	want := next()
+	got := env.do("POST", ordersPath+"/many", `{"id": "b", "kind": "charge", "headers": {"Tenant": "acme"}, "payload": {"name":"Müller"} }`)
+	require.True(t, got.status == 200, "%+v", got)
+	queuetest.AssertSameJob(t, "many", want, next())
+}
+
+// newProducer returns a client that sends jobs without the gateway.
+func (env *testEnv) newProducer() *client.Client {
+	env.t.Helper()
+	producer := require.Call(client.New(env.t.Context(), client.Options{Broker: client.BrokerConfig{URL: env.URL}})).Succeeds(env.t)
+	env.t.Cleanup(func() { _ = producer.Close(context.Background()) })
+	return producer
+}
+
+func TestFlagsAreReadFromArgumentsAndTheEnvironment(t *testing.T) {
+	t.Parallel()
+	environment := []string{"YARDMASTER_BROKER_URL_SECRET=nats/address", "YARDMASTER_OPERATOR_NAMESPACE=system", "YARDMASTER_AUDIENCE=ignored"}
+	got, err := ParseFlags([]string{"--audience=jobs", "--max-body-bytes=2097152", "--certificate-dir="}, environment, io.Discard)
+	require.NoError(t, err)
+	want := Options{
+		Address: ":8443", HealthAddress: ":8081", MetricsAddress: ":9464", Audience: "jobs", MaxBodyBytes: 2 << 20,
+		DrainTimeout: handleTimeout, Namespace: "system",
+	}
+	want.Broker.Engine, want.Broker.URLSecret = "NATS", "nats/address"
+	require.Equal(t, want, got)
+	for arguments, message := range map[string]string{
+		"--audience=":              "--audience is empty",
+		"--max-body-bytes=0":       "--max-body-bytes is 0",
+		"--max-body-bytes=9000000": "--max-body-bytes is 9000000",
+		"--broker-url-secret=nats": "needs --operator-namespace",
+		"--broker-engine=kafka":    "--broker-engine",
+		"serve":                    `unexpected argument "serve"`,
+		"--audiences=jobs":         "not defined: -audiences",
+	} {
+		_, err := ParseFlags(strings.Fields(arguments), nil, io.Discard)
+		require.ErrorContains(t, err, message)
+	}
+	_, err = ParseFlags(nil, []string{"YARDMASTER_AUDIENCES=jobs"}, io.Discard)
+	require.ErrorContains(t, err, "no flag --audiences")
+}
+
+func TestACertificateMayArriveLateAndChange(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiting, found := make(chan struct{}, 1), make(chan *tls.Config)
+	log := slog.New(slog.NewTextHandler(writerFunc(func([]byte) { waiting <- struct{}{} }), nil))
+	go func() {
+		config, err := waitForCertificate(ctx, directory, log)
+		if err != nil {
+			t.Error(err)
+		}
+		found <- config
+	}()
+	<-waiting
+	writeCertificate(t, directory)
+	config := <-found
+	leaf := func() []byte {
+		c := require.Call(config.GetCertificate(nil)).Succeeds(t)
+		return c.Certificate[0]
+	}
+	first := leaf()
+	writeCertificate(t, directory)
+	// A volume replaces both files at once; here, events of each file are read until they match.
+	poll.Until(t, "the new certificate to be served", func() bool {
+		now := time.Now()
+		_ = os.Chtimes(filepath.Join(directory, "tls.crt"), now, now)
+		return !bytes.Equal(first, leaf())
+	})
+}
+
+type writerFunc func([]byte)
+
+func (w writerFunc) Write(line []byte) (int, error) { w(line); return len(line), nil }

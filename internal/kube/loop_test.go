@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -174,10 +173,9 @@ func TestALoopActsOnlyOnARecordedDecisionAndDecidesOnceMoreAfterARefusal(t *test
 			loop.Finalizer = "yardmaster.dev/x"
 			loop.NeedsFresh = func(*scriptedObservation) bool { return row.kind.needsFresh }
 			result, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
-			if !errors.Is(err, row.wantError) || result.RequeueAfter != row.wait {
-				t.Errorf("requeued after %v with the error %v, want %v and %v", result.RequeueAfter, err, row.wait, row.wantError)
-			}
-			require.True(t, slices.Equal(row.kind.calls, row.want), "called %q, want %q", row.kind.calls, row.want)
+			require.ErrorIs(t, err, row.wantError)
+			require.Equal(t, row.wait, result.RequeueAfter)
+			require.Equal(t, row.want, row.kind.calls)
 		})
 	}
 }
@@ -225,9 +223,8 @@ func TestNewRunsWaitOnlyWhileManyRunsAreDue(t *testing.T) {
 			loop.Clock = clocktesting.NewFakePassiveClock(now)
 			loop.IsNew = func(*corev1.ConfigMap) bool { return NeverObserved(row.observed) }
 			result, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
-			if err != nil || (len(kind.calls) == 0) != row.wait || (result.RequeueAfter == runWaitInterval) != row.wait {
-				t.Errorf("called %q, requeued after %s, error %v", kind.calls, result.RequeueAfter, err)
-			}
+			isRight := err == nil && (len(kind.calls) == 0) == row.wait && (result.RequeueAfter == runWaitInterval) == row.wait
+			require.True(t, isRight, "called %q, requeued after %s, error %v", kind.calls, result.RequeueAfter, err)
 		})
 	}
 }
@@ -248,12 +245,9 @@ func TestARunIsDueUntilItsPassEnds(t *testing.T) {
 			var seen []int64
 			loop := newTestLoop(&startingKind{scriptedKind{failure: row.failure}, &seen}, api, api)
 			loop.IsDue = func(*scriptedObservation) bool { return row.isDue }
-			if _, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)}); !errors.Is(err, row.failure) {
-				t.Fatal(err)
-			}
-			if !slices.Equal(seen, []int64{row.want}) || dueRuns.Load() != 0 {
-				t.Errorf("%d runs were due during the pass, and %d after it", seen, dueRuns.Load())
-			}
+			_, err := loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+			require.ErrorIs(t, err, row.failure)
+			require.Equal(t, []int64{row.want, 0}, append(seen, dueRuns.Load())) // during the pass, and after it
 		})
 	}
 }
@@ -301,15 +295,13 @@ func TestAnObjectThatTheCacheHasTrimmedIsReadFromTheAPIServer(t *testing.T) {
 				largePasses <- struct{}{}
 			}
 			request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(row.cached)}
-			if result, err := loop.Reconcile(t.Context(), request); err != nil || (result.RequeueAfter > 0) != isTrimmed(row.cached) {
-				t.Errorf("during other passes over large objects: %+v, %v", result, err)
-			}
+			result, err := loop.Reconcile(t.Context(), request)
+			require.True(t, err == nil && (result.RequeueAfter > 0) == isTrimmed(row.cached), "during other large passes: %+v, %v", result, err)
 			for range cap(largePasses) {
 				<-largePasses
 			}
-			if _, err := loop.Reconcile(t.Context(), request); !errors.Is(err, row.failure) {
-				t.Fatal(err)
-			}
+			_, err = loop.Reconcile(t.Context(), request)
+			require.ErrorIs(t, err, row.failure)
 			require.True(t, len(kind.calls) == 0, "called %q, which would write a trimmed object", kind.calls)
 			require.Equal(t, row.want, kind.observed["large"])
 		})

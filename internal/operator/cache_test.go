@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -25,8 +26,7 @@ import (
 
 // A tenant can fill a quota with objects of the size that the API server accepts. The cache keeps little of each.
 func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
-	options, err := cacheOptions(nil, nil)
-	require.NoError(t, err)
+	options := require.Call(cacheOptions(nil, nil)).Succeeds(t)
 	text := strings.Repeat("x", 900_000)
 	raw := func(text string) []byte { return []byte(fmt.Sprintf("{%q: %q}", "text", text)) }
 	steps := testbuilder.SequentialJob("steps", "ns").Obj()
@@ -96,9 +96,41 @@ func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
 					transform = byObject.Transform
 				}
 			}
-			transformed, err := transform(object)
-			require.NoError(t, err)
+			transformed := require.Call(transform(object)).Succeeds(t)
 			require.True(t, transformed != nil && decision.MemoryOf(transformed) <= 16<<10, "the cache keeps %d bytes", decision.MemoryOf(transformed))
+		})
+	}
+}
+
+func TestTheCollectorTakesMoreMemoryOnlyUnderLoadAndBelowTheLimit(t *testing.T) {
+	const mib = 1 << 20
+	for name, row := range map[string]struct {
+		live, limit int64
+		// perSecond are the allocated bytes in each interval.
+		perSecond []int64
+		want      int
+	}{
+		"at rest":                         {40 * mib, 230 * mib, []int64{mib, mib}, targetAtRest},
+		"under load":                      {40 * mib, 230 * mib, []int64{mib, 50 * mib}, targetUnderLoad},
+		"just below load":                 {40 * mib, 230 * mib, []int64{mib, 5*mib - mib/10}, targetAtRest},
+		"soon after the load":             {40 * mib, 230 * mib, []int64{50 * mib, mib, mib}, targetUnderLoad},
+		"long after the load":             {40 * mib, 230 * mib, append([]int64{50 * mib}, make([]int64, 10)...), targetAtRest},
+		"load that comes back":            {40 * mib, 230 * mib, append(append([]int64{50 * mib}, make([]int64, 10)...), 50*mib), targetUnderLoad},
+		"near the memory limit":           {100 * mib, 230 * mib, []int64{100 * mib}, targetAtRest},
+		"without a memory limit":          {4000 * mib, 1 << 62, []int64{4000 * mib}, targetUnderLoad},
+		"without a collection yet":        {0, 230 * mib, []int64{mib}, targetUnderLoad},
+		"a first measurement has no rate": {40 * mib, 230 * mib, nil, targetAtRest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1e9, 0)
+			allocated := uint64(1 << 40)
+			state, target := collectorState{}.next(now, allocated, uint64(row.live), row.limit)
+			for _, rate := range row.perSecond {
+				now = now.Add(collectorInterval)
+				allocated += uint64(rate) * uint64(collectorInterval/time.Second)
+				state, target = state.next(now, allocated, uint64(row.live), row.limit)
+			}
+			require.Equal(t, row.want, target)
 		})
 	}
 }

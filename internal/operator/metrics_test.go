@@ -61,15 +61,13 @@ func registerAllMetrics(t *testing.T) {
 	t.Helper()
 	o := Options{Concurrency: 1, Metrics: MetricsOptions{Address: "0"}, HealthAddress: "0"}
 	o.Report.Namespaces = []string{"team-a"}
-	options, err := managerOptions(o, informer.NewRestoreDetector())
-	require.NoError(t, err)
+	options := require.Call(managerOptions(o, informer.NewRestoreDetector())).Succeeds(t)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range options.Scheme.AllKnownTypes() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:0"}, options)
-	require.NoError(t, err)
+	mgr := require.Call(ctrl.NewManager(&rest.Config{Host: "127.0.0.1:0"}, options)).Succeeds(t)
 	o.brokerManager = brokerManagerOnce(mgr, o)
 	o.admissionPolicies = func() (*kube.AdmissionPolicies, error) {
 		return kube.NewAdmissionPolicies(mgr.GetAPIReader(), nil, "nothing happens"), nil
@@ -79,8 +77,7 @@ func registerAllMetrics(t *testing.T) {
 	}
 }
 
-// mentionedMetrics are the metrics that files speak of, and in which file. Of a histogram there
-// are several.
+// mentionedMetrics are the metrics that files speak of, and in which file. Of a histogram there are several.
 func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
 	names := map[string]string{}
@@ -88,8 +85,7 @@ func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
 		require.True(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
 		for _, file := range files {
-			content, err := os.ReadFile(file)
-			require.NoError(t, err)
+			content := require.Call(os.ReadFile(file)).Succeeds(t)
 			for _, name := range metricName.FindAllString(string(content), -1) {
 				for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 					name = strings.TrimSuffix(name, suffix)
@@ -104,8 +100,7 @@ func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 // addWorkerMetrics adds the names of a worker's metrics from its source, because a new worker does not export those without a value.
 func addWorkerMetrics(t *testing.T, names map[string]bool) {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))
-	require.NoError(t, err)
+	source := require.Call(os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))).Succeeds(t)
 	found := metricDefinition.FindAllStringSubmatch(string(source), -1)
 	require.True(t, len(found) != 0, "the worker's source has no metrics")
 	for _, match := range found {
@@ -124,8 +119,7 @@ func TestEachMetricIsDocumentedAndEachMentionedOneExists(t *testing.T) {
 	}
 }
 
-// These match the parts of a PromQL expression that are not metrics. Any other word must be the name
-// of an exported metric.
+// These match the parts of a PromQL expression that are not metrics. Any other word must be the name of an exported metric.
 var (
 	quotedText      = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\$[a-z_]+|\b[0-9]+[smhdw]\b|\b(?:by|on|ignoring|group_left|group_right|without) *\([^)]*\)`)
 	promqlWord      = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
@@ -164,12 +158,10 @@ func alertExpressions(t *testing.T) map[string]string {
 		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
 		require.True(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
 		for _, file := range files {
-			content, err := os.ReadFile(file)
-			require.NoError(t, err)
+			content := require.Call(os.ReadFile(file)).Succeeds(t)
 			var parsed any
-			if err := yaml.UnmarshalStrict(content, &parsed); err != nil { // JSON is YAML
-				t.Fatalf("%s: %v", file, err)
-			}
+			err := yaml.UnmarshalStrict(content, &parsed) // JSON is YAML
+			require.True(t, err == nil, "%s: %v", file, err)
 			before := len(found)
 			collectExpressions(found, file, parsed)
 			require.True(t, len(found) != before, "%s has no expression", file)
@@ -216,11 +208,9 @@ type kubeStateMetrics struct {
 
 func readYAML(t *testing.T, path string, into any) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
-	if err := yaml.Unmarshal(content, into); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	content := require.Call(os.ReadFile(path)).Succeeds(t)
+	err := yaml.Unmarshal(content, into)
+	require.True(t, err == nil, "%s: %v", path, err)
 }
 
 func readCRDs(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
@@ -258,9 +248,8 @@ func schemaAt(schema *apiextensionsv1.JSONSchemaProps, path ...string) *apiexten
 func TestKubeStateMetricsExportsTheConditionsOfAllKinds(t *testing.T) {
 	var configuration kubeStateMetrics
 	readYAML(t, filepath.Join("..", "..", "config", "kube-state-metrics", "custom-resource-state.yaml"), &configuration)
-	if len(configuration.Spec.Resources) != 1 || len(configuration.Spec.Resources[0].Metrics) != 1 {
-		t.Fatalf("configuration %+v, want one metric of all kinds", configuration)
-	}
+	isOne := len(configuration.Spec.Resources) == 1 && len(configuration.Spec.Resources[0].Metrics) == 1
+	require.True(t, isOne, "configuration %+v, want one metric of all kinds", configuration)
 	resource := &configuration.Spec.Resources[0]
 	wildcard := resource.GroupVersionKind.Group + "/" + resource.GroupVersionKind.Version + "/"
 	gauge := &resource.Metrics[0].Each.Gauge

@@ -1,19 +1,38 @@
 package operator
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/zap/zapcore"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/bounded"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/internal/kube"
+	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -115,8 +134,7 @@ func TestParseFlags(t *testing.T) {
 			},
 		},
 		"OpenReports": {
-			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"},
-			want:        func(s *optionsSummary) { s.Report.OpenReports = true },
+			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"}, want: func(s *optionsSummary) { s.Report.OpenReports = true },
 		},
 		"thresholds from flags and the environment": {
 			args:        "--report-never-started-suspicious-after=5s",
@@ -127,8 +145,7 @@ func TestParseFlags(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
-			require.NoError(t, err)
+			options := require.Call(ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)).Succeeds(t)
 			want := defaultSummary()
 			row.want(&want)
 			got := optionsSummary{
@@ -183,8 +200,7 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 			want:        `invalid value "perhaps" of YARDMASTER_REPORT_OPENREPORTS`,
 		},
 		"a lease that expires before it is renewed": {
-			args: "--leader-election-lease-duration=5s",
-			want: "must be longer than --leader-election-renew-deadline",
+			args: "--leader-election-lease-duration=5s", want: "must be longer than --leader-election-renew-deadline",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,15 +226,139 @@ func TestOperatorNamespaceIsDetected(t *testing.T) {
 		"outside a cluster, the namespace of the Lease is unknown": {"--webhook=false", "", "--leader-election-namespace must be given"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options, err := ParseFlags(strings.Fields(row.args), environmentOf(nil), io.Discard)
-			require.NoError(t, err)
-			err = options.detectNamespaces()
+			options := require.Call(ParseFlags(strings.Fields(row.args), environmentOf(nil), io.Discard)).Succeeds(t)
+			err := options.detectNamespaces()
 			if row.wantError != "" {
 				require.ErrorContains(t, err, row.wantError)
 				return
 			}
 			require.NoError(t, err)
 			require.Equal(t, row.wantLeaseNamespace, options.LeaderElection.Namespace)
+		})
+	}
+}
+
+func knownControllers() []Controller {
+	group := schema.GroupVersion{Group: "yard.example", Version: "v1"}
+	return []Controller{{Name: "crane", Kind: group.WithKind("Crane")}, {Name: "switch", Kind: group.WithKind("Switch")}}
+}
+
+func TestSelectControllers(t *testing.T) {
+	for selectors, want := range map[string][]string{
+		"*":              {"crane", "switch"},
+		"crane":          {"crane"},
+		"*,-switch":      {"crane"},
+		"-switch,*":      {"crane"},
+		"switch,crane":   {"crane", "switch"},
+		"switch,-switch": {"switch"},
+	} {
+		t.Run(selectors, func(t *testing.T) {
+			selected := require.Call(SelectControllers(knownControllers(), flagenv.SplitList(selectors))).Succeeds(t)
+			require.Equal(t, want, controllerNames(selected))
+		})
+	}
+}
+
+func TestMissingCustomResourceDefinitionsAreReported(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	crane, other := knownControllers()[0], knownControllers()[1]
+	mapper.Add(crane.Kind, meta.RESTScopeNamespace)
+	watching := crane
+	watching.Needs = []schema.GroupVersionKind{other.Kind}
+	const missing = " needs the CustomResourceDefinition of Switch.yard.example, which is not installed"
+	for title, row := range map[string]struct {
+		controllers []Controller
+		want        string
+	}{
+		"everything is installed":        {[]Controller{crane}, ""},
+		"the kind of a controller":       {[]Controller{crane, other}, "controller switch" + missing},
+		"a kind that a controller needs": {[]Controller{watching}, "controller crane" + missing},
+	} {
+		t.Run(title, func(t *testing.T) {
+			err := checkInstalled(mapper, row.controllers)
+			isNamed := err != nil && row.want != "" && strings.Contains(err.Error(), row.want)
+			require.True(t, isNamed || err == nil && row.want == "", "error %v, want one with %q", err, row.want)
+		})
+	}
+}
+
+func TestOperatorRefusesToRunWhereNothingRecordsTheCreatorsOfSessions(t *testing.T) {
+	without, with := meta.NewDefaultRESTMapper(nil), meta.NewDefaultRESTMapper(nil)
+	without.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), meta.RESTScopeRoot)
+	without.Add(admissionregistrationv1beta1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
+	with.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), meta.RESTScopeRoot)
+	sessions := []Controller{{Name: "queue"}, {Name: "agenticsession", Mutates: true}}
+	for name, test := range map[string]struct {
+		mapper  meta.RESTMapper
+		options Options
+		refused bool
+	}{
+		"with the webhook":                       {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true, Mutating: true}, Controllers: sessions}},
+		"with the policy":                        {mapper: with, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions}},
+		"with neither":                           {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions}, refused: true},
+		"with neither, and without sessions":     {mapper: without, options: Options{Webhook: WebhookOptions{Enabled: true}, Controllers: sessions[:1]}},
+		"without any webhook, as in development": {mapper: without, options: Options{Controllers: sessions}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkCreatorsAreRecorded(test.mapper, test.options)
+			require.True(t, (err != nil) == test.refused, "error %v, refused should be %t", err, test.refused)
+		})
+	}
+}
+
+func TestSidecarsAndProxiesRunTheImageOfTheOperatorsPod(t *testing.T) {
+	pod := func(name, container string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: name}}
+		pod.Spec.Containers = []corev1.Container{{Name: "injected", Image: "mesh:v1"}, {Name: container, Image: "a@sha256:1"}}
+		return pod
+	}
+	reader := fake.NewClientBuilder().WithObjects(pod("right", "yardmaster"), pod("renamed", "other")).Build()
+	for name, want := range map[string]string{"right": "a@sha256:1 ", "renamed": "no container yardmaster", "missing": "not found"} {
+		image, err := imageOfPod(t.Context(), reader, client.ObjectKey{Namespace: "platform", Name: name})
+		require.Contains(t, fmt.Sprint(image, " ", err), want)
+	}
+}
+
+func TestAnErrorInTheLogIsForSomebody(t *testing.T) {
+	jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+	conflict := apierrors.NewConflict(jobs, "a", errors.New("the object has been modified"))
+	forbidden := apierrors.NewForbidden(jobs, "a", errors.New("no RBAC policy matched"))
+	terminating := apierrors.NewForbidden(jobs, "a", errors.New("it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	refused := errors.New("dial tcp 127.0.0.1:6443: connect: connection refused")
+	for title, row := range map[string]struct {
+		err       error
+		message   string
+		isStopped bool
+		want      string
+	}{
+		"a conflict":                                 {fmt.Errorf("writing the status: %w", conflict), "Reconciler error", false, "debug"},
+		"an outdated object":                         {kube.ErrStale, "Reconciler error", false, "debug"},
+		"an event in a terminating namespace":        {terminating, "Server rejected event (will not retry!)", false, "debug"},
+		"a request that was given up":                {context.Canceled, "Reconciler error", false, "debug"},
+		"several that need nobody":                   {errors.Join(conflict, context.Canceled), "Reconciler error", false, "debug"},
+		"an API server that does not answer a watch": {refused, "Failed to watch", false, "debug"},
+		"a failure at the end of the process":        {refused, "Reconciler error", true, "debug"},
+		"an API server that does not answer":         {refused, "Reconciler error", false, "error"},
+		"a missing permission":                       {forbidden, "Reconciler error", false, "error"},
+		"a missing permission to watch":              {forbidden, "Failed to watch", false, "error"},
+		"several of which one needs somebody":        {errors.Join(conflict, forbidden), "Reconciler error", false, "error"},
+		"an error without a cause":                   {nil, "No session starts", false, "error"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var output bytes.Buffer
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if row.isStopped {
+				stop()
+			}
+			options := logOptions()
+			options.Level = zapcore.DebugLevel
+			logger := logr.New(sink{zap.New(zap.UseFlagOptions(&options), zap.WriteTo(&output)).GetSink(), ctx.Done()})
+			logger.WithName("a").WithValues("b", 1).Error(row.err, row.message)
+			var line struct{ Level, Msg, Stacktrace string }
+			err := json.Unmarshal(output.Bytes(), &line)
+			require.True(t, err == nil && line.Level == row.want && line.Msg == row.message && line.Stacktrace == "", "%v: %s", err, output.String())
 		})
 	}
 }

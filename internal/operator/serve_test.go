@@ -20,8 +20,7 @@ import (
 
 func startTestServer(t *testing.T, handler http.Handler, connections listener.Limits, encryption *tls.Config) string {
 	t.Helper()
-	server, err := newServer("test", "127.0.0.1:0", handler, connections, encryption)
-	require.NoError(t, err)
+	server := require.Call(newServer("test", "127.0.0.1:0", handler, connections, encryption)).Succeeds(t)
 	background.Run(t, server.Start)
 	return server.Listener.Addr().String()
 }
@@ -29,16 +28,14 @@ func startTestServer(t *testing.T, handler http.Handler, connections listener.Li
 func dialFrom(t *testing.T, host, address string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
-	c, err := dialer.DialContext(t.Context(), "tcp", address)
-	require.NoError(t, err)
+	c := require.Call(dialer.DialContext(t.Context(), "tcp", address)).Succeeds(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
 func get(t *testing.T, client *http.Client, url string) (status int, err error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	require.NoError(t, err)
+	request := require.Call(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)).Succeeds(t)
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, err
@@ -53,28 +50,23 @@ func TestIdlePeersDoNotExcludeTheProbesOfTheKubelet(t *testing.T) {
 	for i := range idle {
 		idle[i] = dialFrom(t, "127.0.0.2", address)
 	}
-	if status, err := get(t, http.DefaultClient, "http://"+address+"/"); status != http.StatusOK {
-		t.Errorf("status %d: %v", status, err)
-	}
+	require.Equal(t, http.StatusOK, require.Call(get(t, http.DefaultClient, "http://"+address+"/")).Succeeds(t))
 	for _, c := range idle[:len(idle)-connections] {
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Minute)))
-		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("an idle connection beyond the limit is open: %v", err)
-		}
+		_, err := c.Read(make([]byte, 1))
+		require.True(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "an idle connection beyond the limit is open: %v", err)
 	}
 }
 
 func TestPeersOfMetricsCannotUseHTTP2OrLongHeaders(t *testing.T) {
-	encryption, err := selfSigned()
-	require.NoError(t, err)
+	encryption := require.Call(selfSigned()).Succeeds(t)
 	address := startTestServer(t, http.NotFoundHandler(), listener.Limits{Total: 2, Unproven: 2}, encryption)
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 	if c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address); err == nil {
 		_ = c.Close()
 		t.Error("HTTP/2 is negotiated")
 	}
-	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address)
-	require.NoError(t, err)
+	c := require.Call((&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address)).Succeeds(t)
 	defer c.Close()
 	go func() {
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 2*maxRequestHeader))
@@ -97,9 +89,7 @@ func TestRequestsBeyondTheLimitWaitAndThenFail(t *testing.T) {
 		first <- status
 	}()
 	<-started
-	if status, err := get(t, http.DefaultClient, "http://"+address); status != http.StatusServiceUnavailable {
-		t.Errorf("the second request: status %d, %v", status, err)
-	}
+	require.Equal(t, http.StatusServiceUnavailable, require.Call(get(t, http.DefaultClient, "http://"+address)).Succeeds(t))
 	close(release)
 	require.Equal(t, http.StatusOK, <-first)
 	poll.Until(t, "a request afterwards to succeed", func() bool { // the first may occupy its place for longer than its response needs
@@ -119,9 +109,8 @@ func TestConnectionsAreClosedAfterAResponseUnlessTheHandlerTrustsTheClient(t *te
 			c := dialFrom(t, "127.0.0.1", address)
 			_, _ = fmt.Fprintf(c, "GET %[1]s HTTP/1.1\r\nHost: x\r\n\r\nGET %[1]s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path)
 			received, _ := io.ReadAll(c)
-			if responses := strings.Count(string(received), "HTTP/1.1 200"); (responses == 2) != (want == "two responses") {
-				t.Errorf("%d responses", responses)
-			}
+			responses := strings.Count(string(received), "HTTP/1.1 200")
+			require.True(t, (responses == 2) == (want == "two responses"), "%d responses", responses)
 		})
 	}
 }

@@ -27,7 +27,14 @@ type testEnv struct {
 	inspector *asynq.Inspector
 }
 
+// newTestEnv runs the test in parallel to others.
 func newTestEnv(t *testing.T) *testEnv {
+	t.Helper()
+	t.Parallel()
+	return startTestEnv(t)
+}
+
+func startTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	b := &testEnv{t: t, server: redistest.Start(t)}
 	b.Engine = b.connect()
@@ -42,8 +49,7 @@ var boundedDial = bounded.NewDialer(bounded.Options{AllowLocal: true}).For("team
 
 func (b *testEnv) connect() *Engine {
 	b.t.Helper()
-	e, err := Connect(b.t.Context(), broker.Credentials{URL: b.server.URL(), Name: "test", Dial: boundedDial})
-	require.NoError(b.t, err)
+	e := require.Call(Connect(b.t.Context(), broker.Credentials{URL: b.server.URL(), Name: "test", Dial: boundedDial})).Succeeds(b.t)
 	b.t.Cleanup(e.Disconnect)
 	return e.(*Engine)
 }
@@ -57,9 +63,7 @@ func (b *testEnv) enqueueTask(payload string, options ...asynq.Option) string {
 
 func (b *testEnv) readStats() broker.QueueStats {
 	b.t.Helper()
-	f, err := b.Stats(b.t.Context(), "orders")
-	require.NoError(b.t, err)
-	return f
+	return require.Call(b.Stats(b.t.Context(), "orders")).Succeeds(b.t)
 }
 
 func (b *testEnv) requireSuccess(err error) {
@@ -83,13 +87,10 @@ func desiredQueue(changes ...func(*broker.QueueConfig)) broker.QueueConfig {
 
 func (b *testEnv) ensureQueue(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
 	b.t.Helper()
-	o, err := b.EnsureQueue(b.t.Context(), desiredQueue(changes...))
-	b.requireSuccess(err)
-	return o
+	return require.Call(b.EnsureQueue(b.t.Context(), desiredQueue(changes...))).Succeeds(b.t)
 }
 
 func TestStatsMatchAsynqAndRedis(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	startTime := time.Now().Add(-time.Second)
 	for n := range 5 {
@@ -109,8 +110,7 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	b.requireSuccess(b.inspector.ArchiveTask("orders", dead))
 
 	f := b.readStats()
-	info, err := b.inspector.GetQueueInfo("orders")
-	b.requireSuccess(err)
+	info := require.Call(b.inspector.GetQueueInfo("orders")).Succeeds(b.t)
 	for title, row := range map[string]struct {
 		got, asynq, redis, want int64
 	}{
@@ -122,9 +122,7 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 		},
 		"dead": {f.DeadLetters, int64(info.Archived), b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:archived"), 1},
 	} {
-		if row.got != row.want || row.asynq != row.want || row.redis != row.want {
-			t.Errorf("%s: %d, asynq reports %d, redis-cli reports %d, want %d", title, row.got, row.asynq, row.redis, row.want)
-		}
+		require.True(t, row.got == row.want && row.asynq == row.want && row.redis == row.want, "%s: %+v", title, row)
 	}
 	require.True(t, f.TotalArrivals == 8 && !f.MeasuredTime.Before(startTime) && time.Until(f.MeasuredTime) <= time.Minute, "%+v", f)
 	// The oldest is the task that was due 100 s ago; without it, the oldest pending task.
@@ -132,9 +130,8 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	require.True(t, age >= 99*time.Second && age <= 100*time.Second+time.Since(startTime), "the oldest is %s old", age)
 	b.server.RunCLI("ZREM", "asynq:{orders}:scheduled", due)
 	f = b.readStats()
-	if age := f.MeasuredTime.Sub(f.OldestReadyTime); age < info.Latency || age > info.Latency+time.Since(startTime) {
-		t.Errorf("the oldest is %s old, asynq reports %s", age, info.Latency)
-	}
+	age = f.MeasuredTime.Sub(f.OldestReadyTime)
+	require.True(t, age >= info.Latency && age <= info.Latency+time.Since(startTime), "the oldest is %s old, asynq reports %s", age, info.Latency)
 }
 
 // fetchTasks fetches tasks through a consumer that is open until the end of the test.
@@ -147,23 +144,19 @@ func (b *testEnv) fetchTasks(number int) []broker.Delivery {
 
 func collectInto(t *testing.T, consumer broker.Consumer, number int) (all []broker.Delivery, got int) {
 	t.Helper()
-	got, err := consumer.Fetch(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })
-	require.NoError(t, err)
+	got = require.Call(consumer.Fetch(t.Context(), number, func(d broker.Delivery) { all = append(all, d) })).Succeeds(t)
 	return all, got
 }
 
 func (b *testEnv) openConsumer(e *Engine) broker.Consumer {
 	b.t.Helper()
-	from, err := e.Subscribe(b.t.Context(), "orders")
-	b.requireSuccess(err)
-	consumer, err := from.Consumer(b.t.Context(), "default")
-	b.requireSuccess(err)
+	from := require.Call(e.Subscribe(b.t.Context(), "orders")).Succeeds(b.t)
+	consumer := require.Call(from.Consumer(b.t.Context(), "default")).Succeeds(b.t)
 	b.t.Cleanup(consumer.Stop)
 	return consumer
 }
 
 func TestTotalArrivalsNeverDecrease(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	arrivals := func(want uint64) {
 		t.Helper()
@@ -200,13 +193,11 @@ func TestEnsureQueue(t *testing.T) {
 		want   broker.EnsureResult
 		paused bool
 	}{
-		"a missing queue is created":          {func(*testEnv) {}, paused, broker.EnsureResult{Created: true}, true},
-		"a queue created by asynq is adopted": {func(b *testEnv) { b.enqueueTask("x") }, adopted, broker.EnsureResult{Updated: true}, true},
-		"a second call changes nothing":       {func(b *testEnv) { b.ensureQueue() }, same, broker.EnsureResult{}, false},
-		"a queue is paused":                   {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
-		"a pause by another client is ended": {
-			pausedByOther(same), same, broker.EnsureResult{Drift: drift, Corrected: true}, false,
-		},
+		"a missing queue is created":                                   {func(*testEnv) {}, paused, broker.EnsureResult{Created: true}, true},
+		"a queue created by asynq is adopted":                          {func(b *testEnv) { b.enqueueTask("x") }, adopted, broker.EnsureResult{Updated: true}, true},
+		"a second call changes nothing":                                {func(b *testEnv) { b.ensureQueue() }, same, broker.EnsureResult{}, false},
+		"a queue is paused":                                            {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
+		"a pause by another client is ended":                           {pausedByOther(same), same, broker.EnsureResult{Drift: drift, Corrected: true}, false},
 		"a pause by another client is reported with drift policy Warn": {pausedByOther(warn), warn, broker.EnsureResult{Drift: drift}, true},
 		"a deleted queue is created again": {
 			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, same, broker.EnsureResult{Created: true}, false,
@@ -215,20 +206,16 @@ func TestEnsureQueue(t *testing.T) {
 			func(b *testEnv) {
 				b.ensureQueue()
 				b.requireSuccess(b.RejectNewMessages(t.Context(), "orders", desiredQueue().Owner))
-			}, same,
-			broker.EnsureResult{},
-			false,
+			}, same, broker.EnsureResult{}, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newTestEnv(t)
 			row.before(b)
 			got := b.ensureQueue(row.change)
 			got.Enforcement = nil
 			require.Equal(t, row.want, got)
-			info, err := b.inspector.GetQueueInfo("orders")
-			b.requireSuccess(err)
+			info := require.Call(b.inspector.GetQueueInfo("orders")).Succeeds(b.t)
 			require.True(t, info.Paused == row.paused, "asynq reports paused: %t", info.Paused)
 			require.Equal(t, "0", b.server.RunCLI("HEXISTS", "yardmaster:{orders}", "closed"))
 		})
@@ -237,7 +224,6 @@ func TestEnsureQueue(t *testing.T) {
 
 // TestOwnership of package broker has the rules.
 func TestQueueHasOneOwner(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	b.ensureQueue()
 	other := desiredQueue(func(q *broker.QueueConfig) { q.Owner.UID, q.Owner.Name = "2", "ns/other" })
@@ -256,13 +242,11 @@ func TestQueueHasOneOwner(t *testing.T) {
 	requireConflict()
 	b.ensureQueue()
 	b.requireSuccess(b.ReleaseOwnership(t.Context(), "orders", desiredQueue().Owner))
-	_, err := b.EnsureQueue(t.Context(), other)
-	b.requireSuccess(err)
+	require.Call(b.EnsureQueue(t.Context(), other)).Succeeds(b.t)
 }
 
 // Any program may keep its queues on the same server.
 func TestAQueueOfAnotherProgramIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	b.enqueueTask("x")
 	owner := desiredQueue().Owner
@@ -275,7 +259,6 @@ func TestAQueueOfAnotherProgramIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 }
 
 func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	for name, row := range map[string]struct {
 		change func(*broker.QueueConfig)
@@ -306,7 +289,6 @@ func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
 }
 
 func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	var sent []string
 	for n := range 5 {
@@ -316,25 +298,21 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 		b.requireSuccess(d.Bury(t.Context(), "no such customer", 1))
 	}
 	deadLetters := b.DeadLetters("orders")
-	list, err := deadLetters.List(t.Context(), 0, 3)
-	b.requireSuccess(err)
-	rest, err := deadLetters.List(t.Context(), list[2].ID, 3)
-	b.requireSuccess(err)
+	list := require.Call(deadLetters.List(t.Context(), 0, 3)).Succeeds(b.t)
+	rest := require.Call(deadLetters.List(t.Context(), list[2].ID, 3)).Succeeds(b.t)
 	require.True(t, len(list) == 3 && len(rest) == 2, "%d, then %d", len(list), len(rest))
 	var got []string
 	for i, letter := range append(list, rest...) {
 		got = append(got, strings.TrimPrefix(letter.MessageID, "asynq:{orders}:t:"))
-		if letter.Error != "no such customer" || letter.Attempts != 1 || !slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"}) || time.Since(letter.DeadLetteredTime) > 10*time.Minute {
-			t.Errorf("%+v", letter)
-		}
+		isOfJob := letter.Error == "no such customer" && letter.Attempts == 1 && slices.Equal(letter.Headers["Asynq-Type"], []string{"bill"})
+		require.True(t, isOfJob && time.Since(letter.DeadLetteredTime) <= 10*time.Minute, "%+v", letter)
 		require.True(t, i == 0 || letter.ID > list[0].ID, "%d comes after %d", letter.ID, list[0].ID)
 	}
 	slices.Sort(got)
 	slices.Sort(sent)
 	require.Equal(t, sent, got)
 
-	n, err := deadLetters.Requeue(t.Context(), broker.RequeueOptions{Number: 2})
-	b.requireSuccess(err)
+	n := require.Call(deadLetters.Requeue(t.Context(), broker.RequeueOptions{Number: 2})).Succeeds(b.t)
 	f := b.readStats()
 	require.True(t, n == 2 && f.Ready == 2 && f.DeadLetters == 3, "%d requeued: %+v", n, f)
 	again := b.fetchTasks(1)[0]
@@ -343,18 +321,13 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 
 	_, err = deadLetters.Move(t.Context(), "other", 0)
 	requireClass(t, broker.ClassNotFound, err)
-	q := desiredQueue(func(q *broker.QueueConfig) { q.Name = "other" })
-	_, err = b.EnsureQueue(t.Context(), q)
-	b.requireSuccess(err)
-	n, err = deadLetters.Move(t.Context(), "other", 2)
-	b.requireSuccess(err)
-	moved, err := b.DeadLetters("other").List(t.Context(), 0, 0)
-	b.requireSuccess(err)
+	b.ensureQueue(func(q *broker.QueueConfig) { q.Name = "other" })
+	n = require.Call(deadLetters.Move(t.Context(), "other", 2)).Succeeds(b.t)
+	moved := require.Call(b.DeadLetters("other").List(t.Context(), 0, 0)).Succeeds(b.t)
 	require.True(t, n == 2 && len(moved) == 2 && b.readStats().DeadLetters == 1, "%d moved: %+v", n, moved)
 	for _, letter := range moved {
-		if letter.Error != "no such customer" || letter.Attempts != 1 || !strings.HasPrefix(letter.MessageID, "asynq:{orders}:t:") || len(letter.Headers) != 1 {
-			t.Errorf("%+v", letter)
-		}
+		isOfJob := letter.Error == "no such customer" && letter.Attempts == 1 && len(letter.Headers) == 1
+		require.True(t, isOfJob && strings.HasPrefix(letter.MessageID, "asynq:{orders}:t:"), "%+v", letter)
 	}
 
 	first := moved[0].ID
@@ -369,7 +342,6 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 }
 
 func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	id := b.enqueueTask("x")
 	b.requireSuccess(b.inspector.ArchiveTask("orders", id))
@@ -378,8 +350,7 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 	b.requireSuccess(a.forEachDeadLetter(t.Context(), 0, 0, func(archived *archivedTask, letter *asynq.TaskInfo) error {
 		return a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(archived), letter)
 	}))
-	n, err := a.Requeue(t.Context(), broker.RequeueOptions{})
-	b.requireSuccess(err)
+	n := require.Call(a.Requeue(t.Context(), broker.RequeueOptions{})).Succeeds(b.t)
 	f := b.readStats()
 	require.True(t, n == 1 && f.Ready == 1 && f.DeadLetters == 0, "%d requeued: %+v", n, f)
 }
@@ -415,7 +386,6 @@ func TestDeleteQueue(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newTestEnv(t)
 			row.before(b)
 			err := b.DeleteQueue(t.Context(), "orders", owner)
@@ -448,7 +418,7 @@ func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			wait := func() error {
-				b := newTestEnv(t)
+				b := startTestEnv(t)
 				b.ensureQueue()
 				row.before(b)
 				start := time.Now()
@@ -470,7 +440,6 @@ func TestWaitForMessageReturnsWithFirstTask(t *testing.T) {
 }
 
 func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	b.ensureQueue()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -478,8 +447,7 @@ func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 	require.ErrorIs(t, b.WaitForMessage(ctx, "orders"), context.DeadlineExceeded)
 	first, second := b.enqueueTask("1"), b.enqueueTask("2")
 	b.requireSuccess(b.WaitForMessage(t.Context(), "orders"))
-	found, err := b.waitForPending(t.Context(), "orders", time.Minute)
-	b.requireSuccess(err)
+	found := require.Call(b.waitForPending(t.Context(), "orders", time.Minute)).Succeeds(b.t)
 	list := b.server.RunCLI("LRANGE", "asynq:{orders}:pending", "0", "-1")
 	require.True(t, found && list == second+"\n"+first, "%t, %s", found, list)
 	requireClass(t, broker.ClassNotFound, b.WaitForMessage(t.Context(), "nowhere"))
@@ -488,7 +456,6 @@ func TestWaitForMessageFetchesNothingAndEndsWithContext(t *testing.T) {
 }
 
 func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	mustExist := func(q *broker.QueueConfig) { q.MustExist = true }
 	_, err := b.EnsureQueue(t.Context(), desiredQueue(mustExist))
@@ -515,42 +482,32 @@ func TestTheIDOfAJobSurvivesRequeueingAndIsThatOfItsTaskUnlessAHeaderHasAnother(
 		"a header without an ID": {map[string]string{broker.JobIDHeader: ""}, "order~5"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			t.Parallel()
 			b := newTestEnv(t)
 			b.ensureQueue()
-			_, err := b.EnsureQueue(t.Context(), desiredQueue(func(q *broker.QueueConfig) { q.Name = "other" }))
-			b.requireSuccess(err)
+			b.ensureQueue(func(q *broker.QueueConfig) { q.Name = "other" })
 			task := asynq.NewTaskWithHeaders("bill", []byte("x"), row.headers)
-			_, err = b.client.Enqueue(task, asynq.Queue("orders"), asynq.TaskID("order~5"))
-			b.requireSuccess(err)
+			require.Call(b.client.Enqueue(task, asynq.Queue("orders"), asynq.TaskID("order~5"))).Succeeds(b.t)
 			for _, when := range []string{"first delivery", "requeued", "requeued twice"} {
 				d := b.fetchTasks(1)[0]
-				if m := d.Message(); m.ID != row.want || m.Kind != "bill" || len(m.Headers) != 1 {
-					t.Errorf("%s: the ID is %q and the kind %q, want %q and bill; headers %v", when, m.ID, m.Kind, row.want, m.Headers)
-				}
+				m := d.Message()
+				require.True(t, m.ID == row.want && m.Kind == "bill" && len(m.Headers) == 1, "%s: %+v, want the ID %q", when, m, row.want)
 				b.requireSuccess(d.Bury(t.Context(), "bad", 1))
 				if when == "requeued twice" {
 					break
 				}
-				n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
-				b.requireSuccess(err)
+				n := require.Call(b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})).Succeeds(b.t)
 				require.True(t, n == 1, "%d requeued", n)
 			}
-			_, err = b.DeadLetters("orders").Move(t.Context(), "other", 0)
-			b.requireSuccess(err)
-			_, err = b.DeadLetters("other").Requeue(t.Context(), broker.RequeueOptions{})
-			b.requireSuccess(err)
-			requeued, err := b.inspector.ListPendingTasks("other")
-			b.requireSuccess(err)
-			if len(requeued) != 1 || jobID(requeued[0].Headers, requeued[0].ID) != row.want {
-				t.Errorf("moved and requeued: %+v, want the ID %q", requeued, row.want)
-			}
+			require.Call(b.DeadLetters("orders").Move(t.Context(), "other", 0)).Succeeds(b.t)
+			require.Call(b.DeadLetters("other").Requeue(t.Context(), broker.RequeueOptions{})).Succeeds(b.t)
+			requeued := require.Call(b.inspector.ListPendingTasks("other")).Succeeds(b.t)
+			require.Equal(t, 1, len(requeued))
+			require.Equal(t, row.want, jobID(requeued[0].Headers, requeued[0].ID))
 		})
 	}
 }
 
 func TestAServerThatMayEvictTasksIsReported(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	for policy, want := range map[string]string{"noeviction": "", "allkeys-lru": "allkeys-lru", "volatile-ttl": "volatile-ttl"} {
 		b.server.RunCLI("CONFIG", "SET", "maxmemory-policy", policy)
@@ -562,18 +519,14 @@ func TestAServerThatMayEvictTasksIsReported(t *testing.T) {
 
 // A task of a group would wait without end for an aggregator.
 func TestATaskOfAGroupBecomesADeadLetterThatSaysWhy(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	b.enqueueTask("x", asynq.Group("nightly"))
 	b.enqueueTask("y")
-	result, err := b.Rescue(t.Context(), "orders")
-	require.True(t, err == nil && result.Rescued == 1, "%+v: %v", result, err)
-	letters, err := b.DeadLetters("orders").List(t.Context(), 0, 10)
-	if err != nil || len(letters) != 1 || letters[0].Attempts != 0 || !strings.Contains(letters[0].Error, `the group "nightly"`) {
-		t.Fatalf("dead letters %+v: %v", letters, err)
-	}
-	n, err := b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})
-	require.True(t, err == nil && n == 1, "%d requeued: %v", n, err)
+	require.Equal(t, 1, require.Call(b.Rescue(t.Context(), "orders")).Succeeds(t).Rescued)
+	letters := require.Call(b.DeadLetters("orders").List(t.Context(), 0, 10)).Succeeds(t)
+	require.True(t, len(letters) == 1 && letters[0].Attempts == 0, "dead letters %+v", letters)
+	require.Contains(t, letters[0].Error, `the group "nightly"`)
+	require.Equal(t, 1, require.Call(b.DeadLetters("orders").Requeue(t.Context(), broker.RequeueOptions{})).Succeeds(t))
 	stats := b.readStats()
 	require.True(t, stats.Ready == 2 && stats.DeadLetters == 0, "after requeueing: %+v", stats)
 }

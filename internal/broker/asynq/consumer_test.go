@@ -3,7 +3,6 @@ package asynq
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +33,6 @@ func (b *testEnv) findTask(id string) *asynq.TaskInfo {
 }
 
 func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	for n := range 10 {
 		b.enqueueTask(fmt.Sprint(n))
@@ -46,9 +44,9 @@ func TestTasksAreDequeuedOnlyOnRequest(t *testing.T) {
 		f := b.readStats()
 		require.True(t, f.InFlight == want && f.Ready == 10-want, "%+v, want %d in flight", f, want)
 		d := nextTask(t, consumer, time.Minute)
-		if m := d.Message(); string(m.Payload) != fmt.Sprint(want) || m.Headers[headerType][0] != "bill" || time.Since(m.SentTime) > 10*time.Minute || m.Priority != "default" {
-			t.Errorf("%+v", m)
-		}
+		m := d.Message()
+		isRight := string(m.Payload) == fmt.Sprint(want) && m.Headers[headerType][0] == "bill" && m.Priority == "default"
+		require.True(t, isRight && time.Since(m.SentTime) <= 10*time.Minute, "%+v", m)
 		require.Equal(t, uint64(9-want), d.PendingCount())
 	}
 	all, got := collectInto(t, consumer, 100)
@@ -64,14 +62,12 @@ func TestARequestToCancelIsNotForALaterJob(t *testing.T) {
 		"after the job is dead": func(d broker.Delivery) error { return d.Bury(t.Context(), "refused", 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newTestEnv(t)
 			b.ensureQueue()
 			cancels := recordKey("orders", cancelsPart)
 			requests := make(chan jobstate.Cancel)
 			record := func() broker.JobRecorder {
-				from, err := b.Subscribe(t.Context(), "orders")
-				b.requireSuccess(err)
+				from := require.Call(b.Subscribe(t.Context(), "orders")).Succeeds(b.t)
 				recorder, err := from.JobRecorder(t.Context(), func(_ string, request jobstate.Cancel) {
 					select {
 					case requests <- request:
@@ -84,19 +80,16 @@ func TestARequestToCancelIsNotForALaterJob(t *testing.T) {
 			consumer := b.openConsumer(b.Engine)
 			id := b.enqueueTask("x")
 			delivery := nextTask(t, consumer, time.Minute)
-			_, err := b.CancelJob(t.Context(), "orders", id)
-			b.requireSuccess(err)
+			require.Call(b.CancelJob(t.Context(), "orders", id)).Succeeds(b.t)
 			recorder := record()
-			if request := <-requests; request.ValidFor <= 0 || request.ValidFor > time.Minute {
-				t.Errorf("a worker that does not run the job cancels jobs with its ID for %s", request.ValidFor)
-			}
+			valid := (<-requests).ValidFor
+			require.True(t, valid > 0 && valid <= time.Minute, "a worker that does not run the job cancels jobs with its ID for %s", valid)
 			recorder.Stop()
 			b.requireSuccess(end(delivery))
 			recorder = record()
 			defer recorder.Stop()
 			poll.Until(t, "the end of the request", func() bool {
-				exists, err := b.Engine.client.HExists(t.Context(), cancels, id).Result()
-				b.requireSuccess(err)
+				exists := require.Call(b.Engine.client.HExists(t.Context(), cancels, id).Result()).Succeeds(b.t)
 				return !exists
 			})
 			select {
@@ -121,7 +114,6 @@ func TestTheLeaseOfATaskBeginsWithItsDeliveryHoweverLongItsConsumerWaited(t *tes
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newTestEnv(t)
 			b.ensureQueue()
 			consumer := b.openConsumer(b.Engine)
@@ -139,13 +131,11 @@ func TestTheLeaseOfATaskBeginsWithItsDeliveryHoweverLongItsConsumerWaited(t *tes
 // leaseOf returns when the lease of a task ends.
 func (b *testEnv) leaseOf(id string) time.Time {
 	b.t.Helper()
-	seconds, err := b.Engine.client.ZScore(b.t.Context(), queueKey("orders", leaseSet), id).Result()
-	b.requireSuccess(err)
+	seconds := require.Call(b.Engine.client.ZScore(b.t.Context(), queueKey("orders", leaseSet), id).Result()).Succeeds(b.t)
 	return time.Unix(int64(seconds), 0)
 }
 
 func TestPausedQueueDeliversNothing(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	b.ensureQueue()
 	b.enqueueTask("x")
@@ -183,7 +173,6 @@ func TestOutcomesOfADelivery(t *testing.T) {
 		"Bury archives the task":                                   {nil, bury, asynq.TaskStateArchived, 0, "not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newTestEnv(t)
 			id := b.enqueueTask("x", row.options...)
 			consumer := b.openConsumer(b.Engine)
@@ -194,12 +183,11 @@ func TestOutcomesOfADelivery(t *testing.T) {
 			task := b.findTask(id)
 			if row.state == 0 {
 				require.True(t, task == nil, "%+v", task)
-			} else if task == nil || task.State != row.state || task.Retried != row.retried || task.LastErr != row.lastErr {
-				t.Errorf("%+v", task)
+			} else {
+				require.True(t, task != nil && task.State == row.state && task.Retried == row.retried && task.LastErr == row.lastErr, "%+v", task)
 			}
 			require.Equal(t, 0, b.readStats().InFlight)
-			removed, err := d.WasRemoved(t.Context())
-			require.True(t, removed && err == nil, "removed: %t, %v", removed, err)
+			require.Equal(t, true, require.Call(d.WasRemoved(t.Context())).Succeeds(t))
 			if row.state == asynq.TaskStatePending {
 				again := nextTask(t, consumer, time.Minute)
 				require.True(t, again != nil, "the task is not delivered again")
@@ -211,15 +199,13 @@ func TestOutcomesOfADelivery(t *testing.T) {
 }
 
 func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	b.enqueueTask("x")
 	consumer := b.openConsumer(b.Engine)
 	for attempt := 1; attempt <= 3; attempt++ {
 		d := nextTask(t, consumer, time.Minute)
 		require.True(t, d != nil, "attempt %d was not delivered", attempt)
-		got, err := d.History(t.Context())
-		require.True(t, got.Attempt() == attempt && err == nil, "history %+v: %v, want attempt %d", got, err, attempt)
+		require.Equal(t, attempt, require.Call(d.History(t.Context())).Succeeds(t).Attempt())
 		b.requireSuccess(d.Retry(t.Context(), 10*time.Millisecond, "it failed"))
 	}
 	// Lost deliveries are no attempts.
@@ -233,26 +219,22 @@ func TestRetriedTaskReturnsAfterDelayWithAttempts(t *testing.T) {
 		b.requireSuccess(d.Lose(t.Context(), 10*time.Millisecond, "it was lost"))
 		want = want.AfterStart(alone)
 	}
-	got, err := nextTask(t, consumer, time.Minute).History(t.Context())
-	require.True(t, got == want && err == nil, "history %+v: %v, want %+v", got, err, want)
+	require.Equal(t, want, require.Call(nextTask(t, consumer, time.Minute).History(t.Context())).Succeeds(t))
 }
 
 func TestTimedOutTaskCannotBeSettled(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	id := b.enqueueTask("x", asynq.Timeout(time.Second))
 	d := nextTask(t, b.openConsumer(b.Engine), time.Minute)
 	poll.Until(t, "asynq to retry the task", func() bool { return b.findTask(id).State == asynq.TaskStateRetry })
 	requireClass(t, broker.ClassInvalid, d.ExtendLease(t.Context()))
-	removed, err := d.WasRemoved(t.Context())
-	require.True(t, removed && err == nil, "removed: %t, %v", removed, err)
+	require.Equal(t, true, require.Call(d.WasRemoved(t.Context())).Succeeds(t))
 	requireClass(t, broker.ClassInvalid, d.Ack(t.Context(), true))
 	task := b.findTask(id)
 	require.True(t, task != nil && task.State == asynq.TaskStateRetry, "%+v", task)
 }
 
 func TestTasksOfStoppedConsumerCanBeSettled(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	first, second := b.enqueueTask("1"), b.enqueueTask("2")
 	consumer := b.openConsumer(b.Engine)
@@ -266,7 +248,6 @@ func TestTasksOfStoppedConsumerCanBeSettled(t *testing.T) {
 }
 
 func TestDisconnectReleasesUnsettledTasks(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	id := b.enqueueTask("x", asynq.MaxRetry(0))
 	e := b.connect()
@@ -278,10 +259,8 @@ func TestDisconnectReleasesUnsettledTasks(t *testing.T) {
 	require.True(t, nextTask(t, b.openConsumer(b.Engine), time.Minute) != nil, "the task is not delivered to another consumer")
 }
 
-// asynq repeats a result that it could not store. By then the task may have been delivered again,
-// in this test to the same consumer.
+// asynq repeats a result that it could not store. By then the task may have been delivered again, in this test to the same consumer.
 func TestLateResultOfAnEarlierDeliveryIsIgnored(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	id := b.enqueueTask("x")
 	l := b.openConsumer(b.Engine).(*taskConsumer)
@@ -289,24 +268,18 @@ func TestLateResultOfAnEarlierDeliveryIsIgnored(t *testing.T) {
 	d := nextTask(t, l, time.Minute)
 	late := &gatedClient{b.Engine.client, l}
 	done := late.Eval(t.Context(), `return redis.call("LREM", KEYS[1], 0, ARGV[1])`, []string{queueKey("orders", activeList), queueKey("orders", leaseSet), taskKey("orders", id)}, id)
-	if err := done.Err(); err == nil || !strings.HasPrefix(err.Error(), errTaskNotActive.Error()) {
-		t.Errorf("got %v, %v, want an error that the task is not active", done.Val(), done.Err())
-	}
+	require.ErrorContains(t, done.Err(), errTaskNotActive.Error())
 	b.requireSuccess(d.ExtendLease(t.Context()))
 	b.requireSuccess(d.Ack(t.Context(), true))
 }
 
 func TestSecondPriorityHasNoMessages(t *testing.T) {
-	t.Parallel()
 	b := newTestEnv(t)
 	b.enqueueTask("x")
-	from, err := b.Subscribe(t.Context(), "orders")
-	b.requireSuccess(err)
-	high, err := from.Consumer(t.Context(), "high")
-	b.requireSuccess(err)
+	from := require.Call(b.Subscribe(t.Context(), "orders")).Succeeds(b.t)
+	high := require.Call(from.Consumer(t.Context(), "high")).Succeeds(b.t)
 	defer high.Stop()
-	low, err := from.Consumer(t.Context(), "low")
-	b.requireSuccess(err)
+	low := require.Call(from.Consumer(t.Context(), "low")).Succeeds(b.t)
 	require.True(t, low == nil, "the second priority has a consumer")
 	require.Equal(t, "high", nextTask(t, high, time.Minute).Message().Priority)
 	limiter, err := from.RateLimiter(t.Context())

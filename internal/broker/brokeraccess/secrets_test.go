@@ -39,12 +39,10 @@ func TestCredentialsHaveTheSettingsOfTheBrokerAndNoNewlinesOfFiles(t *testing.T)
 				NATS:     &v1alpha1.NATSConnection{JetStreamDomain: "hub", InboxPrefix: "_INBOX_a"},
 				Sentinel: &v1alpha1.RedisSentinel{MasterName: "main", CredentialsSecretRef: reference},
 			})
-			got, err := brokeraccess.ReadCredentials(t.Context(), reader, key)
-			require.NoError(t, err)
-			if got.URL != "redis://redis:6379/0" || got.Username != "user" || got.Password != " p w " || got.Token != "t" ||
-				got.Sentinel.Username != "user" || got.Sentinel.Password != " p w " || got.JetStreamDomain != "hub" || got.InboxPrefix != "_INBOX_a" {
-				t.Errorf("credentials %+v, Sentinels %+v", got, got.Sentinel)
-			}
+			got := require.Call(brokeraccess.ReadCredentials(t.Context(), reader, key)).Succeeds(t)
+			require.Equal(t, [3]string{"redis://redis:6379/0", "hub", "_INBOX_a"}, [3]string{got.URL, got.JetStreamDomain, got.InboxPrefix})
+			logins := [5]string{got.Username, got.Password, got.Token, got.Sentinel.Username, got.Sentinel.Password}
+			require.Equal(t, [5]string{"user", " p w ", "t", "user", " p w "}, logins)
 		})
 	}
 }

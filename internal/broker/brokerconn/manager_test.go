@@ -1,14 +1,18 @@
 package brokerconn
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +31,6 @@ import (
 
 const ns = "team"
 
-// localDialer connects to the servers of tests.
 var localDialer = bounded.NewDialer(bounded.Options{AllowLocal: true})
 
 func newSecret(name string, data ...string) *corev1.Secret {
@@ -99,9 +102,8 @@ func TestALostBrokerIsReportedAndReconnected(t *testing.T) {
 	}{"nats": {v1alpha1.EngineNATS, nats.Stop, nats.Restart}, "redis": {v1alpha1.EngineAsynq, redis.Stop, redis.Restart}} {
 		b := natsBroker(secret)
 		b.Engine = row.engine
-		if _, err := m.Conn(ns, b).Engine(); err != nil && !errors.Is(err, ErrConnecting) { // nil if it was fast
-			t.Errorf("the first error is %v", err)
-		}
+		_, err := m.Conn(ns, b).Engine()
+		require.True(t, err == nil || errors.Is(err, ErrConnecting), "the first error is %v", err) // nil if it was fast
 		m.waitForReason(b, "")
 		row.stop()
 		m.waitForReason(b, v1alpha1.ReasonConnectionFailed)
@@ -116,12 +118,11 @@ func TestAConnectionThatTheServerEndedIsReplaced(t *testing.T) {
 	s := natstest.Start(t)
 	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
 	m.waitForReason(natsBroker("broker"), "")
-	ended, err := m.Conn(ns, natsBroker("broker")).Engine()
-	require.NoError(t, err)
+	ended := require.Call(m.Conn(ns, natsBroker("broker")).Engine()).Succeeds(t)
 	lowered := s.Options().Clone()
 	lowered.MaxPayload = 1024
 	require.NoError(t, s.ReloadOptions(lowered))
-	_, err = ended.(broker.Producer).Send(t.Context(), &broker.OutgoingJob{Queue: "orders", Payload: make([]byte, 10_000)})
+	_, err := ended.(broker.Producer).Send(t.Context(), &broker.OutgoingJob{Queue: "orders", Payload: make([]byte, 10_000)})
 	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable && strings.Contains(err.Error(), "Maximum Payload Violation"), "got %v", err)
 	poll.Until(t, "another connection", func() bool {
 		engine, err := m.Conn(ns, natsBroker("broker")).Engine()
@@ -195,9 +196,8 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 			m := startManager(t, newSecret("broker", "url", "nats://127.0.0.1:1"), newSecret("empty"), private,
 				newSecret("web", "url", "http://broker"), newSecret("odd", "url", "nats://me:hidden@%zz"))
 			err := m.waitForReason(row.broker, row.reason)
-			if !strings.Contains(err.Error(), row.wantMessage) || strings.Contains(err.Error(), "hidden") {
-				t.Errorf("the message is %q, want %q", err, row.wantMessage)
-			}
+			require.ErrorContains(t, err, row.wantMessage)
+			require.True(t, !strings.Contains(err.Error(), "hidden"), "the message is %q", err)
 		})
 	}
 }
@@ -208,11 +208,9 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 	m := startManager(t, newSecret("broker", "url", s.ClientURL()))
 	m.waitForReason(natsBroker("broker"), "")
 	conn := m.Conn(ns, natsBroker("broker"))
-	engine, err := conn.Engine()
-	require.NoError(t, err)
+	engine := require.Call(conn.Engine()).Succeeds(t)
 	queuetest.Ensure(t, engine, "orders")
-	first, err := conn.Stats(t.Context(), "orders", time.Hour)
-	require.NoError(t, err)
+	first := require.Call(conn.Stats(t.Context(), "orders", time.Hour)).Succeeds(t)
 	again, err := conn.Stats(t.Context(), "orders", time.Hour)
 	require.True(t, err == nil && reflect.DeepEqual(again, first), "%+v, then %+v: %v", first, again, err)
 	now, err := conn.Stats(t.Context(), "orders", 0)
@@ -220,12 +218,10 @@ func TestStatsAreReadOnceForAllCallers(t *testing.T) {
 
 	conn.NotifyWhenReady("orders")
 	conn.NotifyWhenReady("orders")
-	_, err = s.JetStream().Publish(t.Context(), "yardmaster.orders.ready.default", nil)
-	require.NoError(t, err)
+	require.Call(s.JetStream().Publish(t.Context(), "yardmaster.orders.ready.default", nil)).Succeeds(t)
 	m.expectNotification(Notification{Key: conn.Key, Queue: "orders"})
 	require.True(t, len(m.notifications) == 0, "it is notified again")
-	now, err = conn.Stats(t.Context(), "orders", time.Hour)
-	require.True(t, err == nil && now.Ready == 1, "after a message: %+v: %v", now, err)
+	require.Equal(t, 1, require.Call(conn.Stats(t.Context(), "orders", time.Hour)).Succeeds(t).Ready)
 }
 
 // expectNotification waits for a notification and skips others.
@@ -261,7 +257,107 @@ func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
 	m.options.DefaultBroker, m.options.DefaultNamespace = natsBroker("default"), ns
 	conn := m.Conn("elsewhere", nil)
 	m.expectNotification(Notification{Key: conn.Key})
-	_, err := conn.Engine()
-	require.NoError(t, err)
+	require.Call(conn.Engine()).Succeeds(t)
 	require.True(t, m.Conn("another", nil) == conn, "two namespaces have two connections to the default broker")
+}
+
+var shortIntervals = Options{Dialer: localDialer, RequestTimeout: time.Minute, MaxRetryInterval: 10 * time.Millisecond, SecretReadInterval: time.Millisecond}
+
+func accessWithURL(secret string) v1alpha1.BrokerAccess {
+	return v1alpha1.BrokerAccess{URLSecretRef: v1alpha1.KeyReference{LocalReference: v1alpha1.LocalReference{Name: secret}}}
+}
+
+// Package kedascaler has the tests of external scalers, and the hostile sources are also external scalers.
+func TestEachTypeOfSourceIsRead(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.RunCLI("LPUSH", "jobs", "a", "b", "c")
+	redis.RunCLI("XGROUP", "CREATE", "stream", "g", "$", "MKSTREAM")
+	redis.RunCLI("XADD", "stream", "*", "a", "b")
+	webServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.EscapedPath() {
+		case "/api/queues/%2F/jobs":
+			_, _ = fmt.Fprint(w, `{"messages_ready":4,"messages_unacknowledged":2,"message_stats":{"publish":9}}`)
+		case "/api/v1/query":
+			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"5"]}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer webServer.Close()
+	server := natstest.Start(t)
+	addConsumer(t, server)
+	s := NewSourceReader(fake.NewClientBuilder().WithObjects(
+		newSecret("redis", "url", redis.URL()), newSecret("web", "url", webServer.URL), newSecret("nats", "url", server.ClientURL()),
+	).Build(), shortIntervals)
+	for name, row := range map[string]struct {
+		source   v1alpha1.Source
+		backlog  int64
+		inFlight int64 // -1: unknown
+		arrived  bool
+	}{
+		"Redis list":                  {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}, 3, -1, false},
+		"Redis stream":                {v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "stream", Group: "g"}}, 1, 0, false},
+		"RabbitMQ":                    {v1alpha1.Source{RabbitMQ: &v1alpha1.RabbitMQSource{BrokerAccess: accessWithURL("web"), Queue: "jobs"}}, 4, 2, true},
+		"NATS JetStream consumer":     {v1alpha1.Source{NATSJetStream: &v1alpha1.NATSJetStreamSource{BrokerAccess: accessWithURL("nats"), Stream: "orders", Consumer: "billing"}}, 1, 0, true},
+		"Prometheus query":            {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q"}}, 5, -1, false},
+		"Prometheus with all queries": {v1alpha1.Source{Prometheus: &v1alpha1.PrometheusSource{BrokerAccess: accessWithURL("web"), Query: "q", InFlightQuery: "i", ArrivalsQuery: "a"}}, 5, 5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := require.Call(s.ReadBacklog(t.Context(), ns, &row.source)).Succeeds(t)
+			isInFlight := f.InFlightKnown && f.InFlight == row.inFlight || !f.InFlightKnown && row.inFlight < 0
+			require.True(t, f.Backlog == row.backlog && isInFlight && (f.Arrived != nil) == row.arrived, "%+v", f)
+		})
+	}
+	external := &v1alpha1.Source{External: &v1alpha1.ExternalSource{Address: "127.0.0.1:1"}}
+	f, err := s.ReadBacklog(t.Context(), ns, external)
+	require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "unreachable source: %+v, %v", f, err)
+	_, err = s.ReadBacklog(t.Context(), ns, &v1alpha1.Source{})
+	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "source without a type: %v", err)
+}
+
+// addConsumer creates the consumer billing of the stream orders, which has one message.
+func addConsumer(t *testing.T, server *natstest.Server) {
+	t.Helper()
+	js := server.JetStream()
+	stream := require.Call(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})).Succeeds(t)
+	require.Call(stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing"})).Succeeds(t)
+	require.Call(js.Publish(t.Context(), "orders.new", []byte("x"))).Succeeds(t)
+}
+
+func TestASourceFollowsItsSecret(t *testing.T) {
+	t.Parallel()
+	one, other := redistest.Start(t), redistest.Start(t)
+	other.RunCLI("LPUSH", "jobs", "x")
+	cluster := fake.NewClientBuilder().Build()
+	s := NewSourceReader(cluster, shortIntervals)
+	list := &v1alpha1.Source{Redis: &v1alpha1.RedisSource{BrokerAccess: accessWithURL("redis"), Key: "jobs"}}
+	waitForBacklog := func(backlog int64) {
+		t.Helper()
+		require.NoError(t, poll.UntilNil(t.Context(), func() error {
+			f, err := s.ReadBacklog(t.Context(), ns, list)
+			if err == nil && f.Backlog == backlog {
+				return nil
+			}
+			return fmt.Errorf("%+v: %w, want %d", f, err, backlog)
+		}))
+	}
+	problem := (*brokeraccess.ConnectionError)(nil)
+	_, err := s.ReadBacklog(t.Context(), ns, list)
+	require.ErrorContains(t, err, `"redis"`)
+	require.True(t, errors.As(err, &problem) && problem.Reason == v1alpha1.ReasonSecretNotFound, "without its Secret: %v", err)
+	require.NoError(t, cluster.Create(t.Context(), newSecret("redis", "url", one.URL())))
+	waitForBacklog(0)
+	one.Stop()
+	for range 2 { // the second read returns the first error
+		f, err := s.ReadBacklog(t.Context(), ns, list)
+		require.True(t, broker.ClassOf(err) == broker.ClassUnreachable, "of a stopped server: %+v, %v", f, err)
+	}
+	require.NoError(t, cluster.Update(t.Context(), newSecret("redis", "url", other.URL())))
+	waitForBacklog(1)
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	err = s.Start(ctx)
+	require.True(t, err == nil && len(s.conns) == 0, "%v, %d connections remain", err, len(s.conns))
 }

@@ -37,12 +37,10 @@ func sendDelayed(t *testing.T, e *Engine, prefix string, number int, due time.Ti
 	}
 }
 
-// readyPayloads counts the ready messages by their payload.
 func readyPayloads(t *testing.T, e *Engine) map[string]int {
 	t.Helper()
 	found := map[string]int{}
-	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	require.NoError(t, err)
+	stream := require.Call(e.js.Stream(t.Context(), "yardmaster_orders")).Succeeds(t)
 	for next := uint64(1); ; {
 		message, err := stream.GetMsg(t.Context(), next, jetstream.WithGetMsgSubject("yardmaster.orders.ready.>"))
 		if isNotFound(err) {
@@ -106,8 +104,7 @@ func attacks() map[string]*nats.Msg {
 	return all
 }
 
-// Of delayed messages, a producer with the permission to delay can remove those whose ID it knows, as if it canceled them, or all, which is
-// reported.
+// Of delayed messages, a producer with the permission to delay can remove those whose ID it knows, as if it canceled them, or all, which is reported.
 func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
 	for title, subjects := range map[string][]string{
 		"ready":             {"yardmaster.orders.ready.>"},
@@ -130,9 +127,8 @@ func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				reply, err := attacker.RequestMsgWithContext(ctx, message)
 				cancel()
-				if err == nil && strings.HasPrefix(attack, "ready.default Nats-Rollup") && !strings.Contains(string(reply.Data), "error") {
-					t.Errorf("%s: the server answers %s", attack, reply.Data)
-				}
+				isRollup := err == nil && strings.HasPrefix(attack, "ready.default Nats-Rollup")
+				require.True(t, !isRollup || strings.Contains(string(reply.Data), "error"), "%s: the server accepts it: %v", attack, reply)
 				found := readyPayloads(t, e)
 				for i := range number {
 					require.True(t, found["ready"+strconv.Itoa(i)] == 1, "after %s, ready messages are %v", attack, found)
@@ -144,9 +140,9 @@ func TestAProducerCannotRemoveJobsOfOthers(t *testing.T) {
 					}
 				}
 				stats, outcome := readStats(t, e, "orders"), ensureQueue(t, e, ordersQueue())
-				if isErased := remaining < 3; isErased != outcome.ErasedDelayed || isErased != (len(stats.Missing) > 0) || isErased && len(subjects) == 1 {
-					t.Errorf("after %s, %d of 3 delayed jobs remain; reported: %t, %v", attack, remaining, outcome.ErasedDelayed, stats.Missing)
-				}
+				isErased := remaining < 3
+				isRight := isErased == outcome.ErasedDelayed && isErased == (len(stats.Missing) > 0) && (!isErased || len(subjects) > 1)
+				require.True(t, isRight, "%s: %d of 3 delayed jobs remain; %t, %v", attack, remaining, outcome.ErasedDelayed, stats.Missing)
 				if outcome.ErasedDelayed {
 					erasures++
 				}
@@ -174,8 +170,7 @@ func TestAForgedGuardDoesNotHideThatDelayedJobsWereErased(t *testing.T) {
 		{"Nats-Rollup": {"all"}},
 		{"Nats-Schedule": {"@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {"yardmaster.orders.guard"}},
 	} {
-		_, err := attacker.RequestMsgWithContext(t.Context(), &nats.Msg{Subject: "yardmaster.orders.delayed.x", Header: headers})
-		require.NoError(t, err)
+		require.Call(attacker.RequestMsgWithContext(t.Context(), &nats.Msg{Subject: "yardmaster.orders.delayed.x", Header: headers})).Succeeds(t)
 	}
 	poll.Until(t, "the forged guard", func() bool {
 		found, err := e.readLast(t.Context(), "yardmaster_orders_delayed", "yardmaster.orders.guard")
@@ -203,7 +198,6 @@ func startWithProducer(t *testing.T, subjects []string) (*natstest.Server, *nats
 }
 
 func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t, withMaxBacklog(5))
 	sendDelayed(t, e, "a", 20, time.Now().Add(2*time.Second))
 	consumer := openConsumer(t, e, "orders", "default")
@@ -213,8 +207,7 @@ func TestJobsThatAreDueWaitWhileTheQueueIsFull(t *testing.T) {
 		f := readStats(t, e, "orders")
 		require.True(t, f.Ready+f.InFlight <= 5 && int(f.Ready+f.InFlight+f.Delayed)+len(got) >= 20, "%d received, and %+v", len(got), f)
 		var received []broker.Delivery
-		_, err := consumer.Fetch(t.Context(), 5, func(d broker.Delivery) { received = append(received, d) })
-		require.NoError(t, err)
+		require.Call(consumer.Fetch(t.Context(), 5, func(d broker.Delivery) { received = append(received, d) })).Succeeds(t)
 		for _, d := range received {
 			got[string(d.Message().Payload)]++
 			require.NoError(t, d.Ack(t.Context(), true))
@@ -239,7 +232,6 @@ func TestADeletedPartOfDelayedJobsIsRepaired(t *testing.T) {
 		"queue": func(ctx context.Context, e *Engine) error { return e.js.DeleteStream(ctx, "yardmaster_orders") },
 	} {
 		t.Run(title, func(t *testing.T) {
-			t.Parallel()
 			e := startWithQueue(t)
 			sendDelayed(t, e, "before", 3, time.Now().Add(time.Second))
 			poll.Until(t, "the jobs to be ready", func() bool { return readStats(t, e, "orders").Ready == 3 })
@@ -280,7 +272,6 @@ func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			t.Parallel()
 			e := startEngine(t)
 			q := ordersQueue(func(q *broker.QueueConfig) { q.Drift = broker.DriftWarn })
 			ensureQueue(t, e, q)
@@ -296,8 +287,7 @@ func TestADueMessageThatTheQueueRefusesDoesNotBlockOthers(t *testing.T) {
 			isFreed := false
 			poll.Until(t, "the second job to be ready, and the first to be ready or dead", func() bool {
 				if row.isDead && readStats(t, e, "orders").Overdue {
-					_, err := e.Rescue(t.Context(), "orders")
-					require.NoError(t, err)
+					require.Call(e.Rescue(t.Context(), "orders")).Succeeds(t)
 				}
 				if row.waits && !isFreed && time.Now().After(due.Add(2*time.Second)) {
 					purgeStream(t, e)
@@ -365,8 +355,7 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		return olderConn{conn}, err
 	}
-	connected, err := Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Dial: dial})
-	require.NoError(t, err)
+	connected := require.Call(Connect(t.Context(), broker.Credentials{URL: s.ClientURL(), Dial: dial})).Succeeds(t)
 	defer connected.Disconnect()
 	old := connected.(*Engine)
 	outcome := ensureQueue(t, old, ordersQueue())
@@ -375,7 +364,7 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 	jobs := []*broker.OutgoingJob{
 		{Queue: "orders", Payload: []byte("now")}, {Queue: "orders", Payload: []byte("later"), DueTime: time.Now().Add(time.Hour)},
 	}
-	_, err = old.Send(t.Context(), jobs[1])
+	_, err := old.Send(t.Context(), jobs[1])
 	results := old.SendMany(t.Context(), "orders", jobs)
 	for _, err := range []error{err, results[1].Err} {
 		require.True(t, errors.Is(err, broker.ErrUnsupported) && strings.Contains(err.Error(), "from server version 2.14"), "a delayed job: %v", err)
@@ -395,7 +384,6 @@ func TestAnOlderServerRefusesDelayedJobsOnly(t *testing.T) {
 
 // Versions before v0.1 had delayed messages in the stream of the queue.
 func TestAQueueWithSchedulesInItsStreamIsDrainedAndCreatedAgain(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	require.NoError(t, e.js.DeleteStream(t.Context(), "yardmaster_orders_delayed"))
 	changeStream(t, e, "yardmaster_orders", func(old *jetstream.StreamConfig) {

@@ -16,8 +16,7 @@ import (
 
 func attemptNumber(t *testing.T, d broker.Delivery) int {
 	t.Helper()
-	history, err := d.History(t.Context())
-	require.NoError(t, err)
+	history := require.Call(d.History(t.Context())).Succeeds(t)
 	return history.Attempt()
 }
 
@@ -31,7 +30,6 @@ func TestMessagesBeforeTheFirstRequestAreIgnored(t *testing.T) {
 
 // Each row is how deliveries of one message ended. The entry is deleted when the message is settled.
 func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	want := broker.History{}
@@ -61,8 +59,7 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 		want = end.after(want)
 	}
 	d := fetchOne(t, e, "orders", "default")
-	got, err := d.History(t.Context())
-	require.True(t, err == nil && got == want, "at last: %+v, %v, want %+v", got, err, want)
+	require.Equal(t, want, require.Call(d.History(t.Context())).Succeeds(t))
 	require.NoError(t, d.Ack(t.Context(), true))
 	poll.Until(t, "the entry to be deleted", func() bool {
 		entry, err := e.readLast(t.Context(), "KV_yardmaster_orders", storedKeySubject("orders", "returned.1"))
@@ -92,24 +89,20 @@ func withRateLimit(perSecond, burst int) func(*broker.QueueConfig) {
 
 func openRateLimiter(t *testing.T, e *Engine) broker.RateLimiter {
 	t.Helper()
-	source, err := e.Subscribe(t.Context(), "orders")
-	require.NoError(t, err)
-	l, err := source.RateLimiter(t.Context())
-	require.NoError(t, err)
+	source := require.Call(e.Subscribe(t.Context(), "orders")).Succeeds(t)
+	l := require.Call(source.RateLimiter(t.Context())).Succeeds(t)
 	t.Cleanup(l.Stop)
 	return l
 }
 
 func TestChangedRateLimitAppliesImmediately(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t, func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Hour, Burst: 1} })
 	l := openRateLimiter(t, e)
-	_, err := l.Reserve(t.Context(), 1)
-	require.NoError(t, err)
+	require.Call(l.Reserve(t.Context(), 1)).Succeeds(t)
 	start := time.Now()
 	ensureQueue(t, e, ordersQueue(withRateLimit(1000, 1)))
 	poll.Until(t, "the new limit to be known", func() bool { return l.(*rateLimiter).currentLimit.Load().Limit == 1000 })
-	_, err = l.Reserve(t.Context(), 1)
+	_, err := l.Reserve(t.Context(), 1)
 	require.True(t, err == nil && time.Since(start) <= 10*time.Minute, "the next job starts after %s: %v", time.Since(start), err)
 	ensureQueue(t, e, ordersQueue())
 	poll.Until(t, "the limit to be removed", func() bool { return !l.IsLimited() })
@@ -118,20 +111,104 @@ func TestChangedRateLimitAppliesImmediately(t *testing.T) {
 }
 
 func TestInvalidBucketContentIsIgnored(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t, withRateLimit(100, 1))
-	bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))
-	require.NoError(t, err)
+	bucket := require.Call(e.js.KeyValue(t.Context(), bucketName("orders"))).Succeeds(t)
 	l := openRateLimiter(t, e)
 	for _, text := range []string{"x", `{"next":"9999-01-01T00:00:00Z"}`, "null"} {
-		_, err := bucket.PutString(t.Context(), rateStateKey, text)
-		require.NoError(t, err)
+		require.Call(bucket.PutString(t.Context(), rateStateKey, text)).Succeeds(t)
 		start := time.Now()
-		_, err = l.Reserve(t.Context(), 1)
+		_, err := l.Reserve(t.Context(), 1)
 		require.True(t, err == nil && time.Since(start) <= time.Minute, "%s: the next job starts after %s: %v", text, time.Since(start), err)
 	}
-	_, err = bucket.PutString(t.Context(), rateLimitKey, `{"limit":-5}`)
-	require.NoError(t, err)
+	require.Call(bucket.PutString(t.Context(), rateLimitKey, `{"limit":-5}`)).Succeeds(t)
 	slots, err := l.Reserve(t.Context(), 1)
 	require.True(t, err == nil && len(slots) == 1, "%v: %v", slots, err)
+}
+
+// No worker fetches messages here, as in a pool without workers.
+func TestARetryThatIsDueIsReportedAndAwaited(t *testing.T) {
+	e := startWithQueue(t, withPriorities("high", "low"))
+	publish(t, e, "yardmaster.orders.ready.low", "x")
+	publish(t, e, "yardmaster.orders.ready.low", "y")
+	failed := time.Now()
+	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Second, "it failed"))
+	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"))
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
+	elapsed := time.Since(failed)
+	require.True(t, elapsed >= 900*time.Millisecond && elapsed <= 5*time.Minute, "it waited %s for a retry after a second", elapsed)
+	for range 3 { // the server keeps the message
+		f := readStats(t, e, "orders")
+		require.True(t, f.RetryDue && f.InFlight == 2 && f.Ready == 0, "when it is due: %+v", f)
+	}
+	d := fetchOne(t, e, "orders", "low")
+	got := string(d.Message().Payload)
+	require.True(t, got == "x" && attemptNumber(t, d) == 2, "attempt %d of %q, want the second of x", attemptNumber(t, d), got)
+	f := readStats(t, e, "orders")
+	require.True(t, !f.RetryDue, "after its delivery: %+v", f)
+}
+
+func TestALostLeaseIsReportedLikeARetry(t *testing.T) {
+	e := startWithQueue(t, func(q *broker.QueueConfig) { q.Lease = broker.MinLease })
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	fetchOne(t, e, "orders", "default")
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders"))
+	f := readStats(t, e, "orders")
+	require.True(t, f.RetryDue, "after the lease: %+v", f)
+}
+
+func TestARetryOfAPausedQueueIsNotDue(t *testing.T) {
+	e := startEngine(t)
+	q := ordersQueue()
+	ensureQueue(t, e, q)
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	d := fetchOne(t, e, "orders", "default")
+	q.Paused = true
+	ensureQueue(t, e, q)
+	require.NoError(t, d.Retry(t.Context(), 0, "it failed"))
+	f := readStats(t, e, "orders")
+	require.True(t, !f.RetryDue && f.InFlight == 1, "while the queue is paused: %+v", f)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, e.WaitForMessage(ctx, "orders"), context.DeadlineExceeded)
+}
+
+// The requests for retries that are due must not keep messages from workers that wait for some.
+func TestWorkersReceiveMessagesWhileARetryIsAwaited(t *testing.T) {
+	e := startWithQueue(t)
+	publish(t, e, "yardmaster.orders.ready.default", "x")
+	require.NoError(t, fetchOne(t, e, "orders", "default").Retry(t.Context(), time.Hour, "it failed"))
+	waiting := make(chan error, 1)
+	go func() { waiting <- e.WaitForMessage(t.Context(), "orders") }()
+	poll.Until(t, "the server to have a waiting request", func() bool { return consumerInfo(t, e, "default").NumWaiting > 0 })
+	publish(t, e, "yardmaster.orders.ready.default", "y")
+	require.Equal(t, "y", string(fetchOne(t, e, "orders", "default").Message().Payload))
+	require.NoError(t, <-waiting)
+}
+
+// Someone deletes the consumer of a priority while messages wait, run, are delayed and wait for a retry.
+func TestMessagesOfADeletedConsumerWait(t *testing.T) {
+	e := startEngine(t)
+	queue := ordersQueue(withPriorities("high", "low"))
+	ensureQueue(t, e, queue)
+	for range 10 {
+		publish(t, e, "yardmaster.orders.ready.high", "x")
+		publish(t, e, "yardmaster.orders.ready.low", "y")
+	}
+	require.NoError(t, fetchOne(t, e, "orders", "low").Retry(t.Context(), time.Hour, "it failed"))
+	fetchOne(t, e, "orders", "high")
+	fetchOne(t, e, "orders", "low")
+	before := readStats(t, e, "orders")
+	hasAll := before.RetriesInFlight && !before.RetryDue && len(before.Missing) == 0
+	require.True(t, hasAll && before.Ready == 17 && before.InFlight == 3, "before: %+v", before)
+	require.NoError(t, e.js.DeleteConsumer(t.Context(), "yardmaster_orders", "low"))
+	deleted := readStats(t, e, "orders")
+	require.Equal(t, []string{"low"}, deleted.Missing)
+	isWaiting := deleted.Ready == 19 && deleted.InFlight == 1 && deleted.Delayed == 0 && !deleted.OldestReadyTime.IsZero()
+	require.True(t, isWaiting, "after the deletion: %+v", deleted)
+	require.NoError(t, e.WaitForMessage(t.Context(), "orders")) // a pool without workers is activated
+	got, err := e.Rescue(t.Context(), "orders")
+	require.True(t, err == nil && got.Rescued == 0 && got.Stranded == nil, "rescued %+v: %v", got, err)
+	ensureQueue(t, e, queue)
+	after := readStats(t, e, "orders")
+	require.True(t, after.Ready == 19 && after.InFlight == 1 && len(after.Missing) == 0, "once it is created again: %+v", after)
 }

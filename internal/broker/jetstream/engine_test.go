@@ -56,14 +56,15 @@ func connectTo(t *testing.T, s *natstest.Server) *Engine {
 func connectWith(t *testing.T, c broker.Credentials) *Engine {
 	t.Helper()
 	c.Name, c.Dial = t.Name(), boundedDial
-	e, err := Connect(t.Context(), c)
-	require.NoError(t, err)
+	e := require.Call(Connect(t.Context(), c)).Succeeds(t)
 	t.Cleanup(e.Disconnect)
 	return e.(*Engine)
 }
 
+// startEngine runs the test in parallel to others.
 func startEngine(t *testing.T) *Engine {
 	t.Helper()
+	t.Parallel()
 	return connectTo(t, natstest.Start(t))
 }
 
@@ -77,9 +78,7 @@ func startWithQueue(t *testing.T, changes ...func(*broker.QueueConfig)) *Engine 
 
 func ensureQueue(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	t.Helper()
-	outcome, err := e.EnsureQueue(withinAMinute(t), q)
-	require.NoError(t, err)
-	return outcome
+	return require.Call(e.EnsureQueue(withinAMinute(t), q)).Succeeds(t)
 }
 
 // withinAMinute returns a context for requests to servers on a busy machine. Without a deadline the client gives them five seconds.
@@ -92,14 +91,12 @@ func withinAMinute(t *testing.T) context.Context {
 
 func publish(t *testing.T, e *Engine, subject, payload string, options ...jetstream.PublishOpt) {
 	t.Helper()
-	_, err := e.js.Publish(t.Context(), subject, []byte(payload), options...)
-	require.NoError(t, err)
+	require.Call(e.js.Publish(t.Context(), subject, []byte(payload), options...)).Succeeds(t)
 }
 
 func streamConfigOf(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
 	t.Helper()
-	s, err := e.js.Stream(t.Context(), stream)
-	require.NoError(t, err)
+	s := require.Call(e.js.Stream(t.Context(), stream)).Succeeds(t)
 	return s.CachedInfo().Config
 }
 
@@ -108,15 +105,12 @@ func changeStream(t *testing.T, e *Engine, stream string, change func(*jetstream
 	t.Helper()
 	c := streamConfigOf(t, e, stream)
 	change(&c)
-	_, err := e.js.UpdateStream(withinAMinute(t), c)
-	require.NoError(t, err)
+	require.Call(e.js.UpdateStream(withinAMinute(t), c)).Succeeds(t)
 }
 
 func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {
 	t.Helper()
-	f, err := e.Stats(t.Context(), queue)
-	require.NoError(t, err)
-	return f
+	return require.Call(e.Stats(t.Context(), queue)).Succeeds(t)
 }
 
 func TestEnsureQueueAppliesEachChange(t *testing.T) {
@@ -153,8 +147,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 			withPriorities("default", "low"), consumer("low", func(c *jetstream.ConsumerInfo) bool { return c.Config.Metadata[metaWeight] == "1" }),
 		},
 		"rate limit": {withRateLimit(7, 2), func(t *testing.T, e *Engine) bool {
-			bucket, err := e.js.KeyValue(t.Context(), bucketName("orders"))
-			require.NoError(t, err)
+			bucket := require.Call(e.js.KeyValue(t.Context(), bucketName("orders"))).Succeeds(t)
 			entry, err := bucket.Get(t.Context(), rateLimitKey)
 			return err == nil && string(entry.Value()) == `{"limit":7,"per":1000000000,"burst":2}`
 		}},
@@ -177,8 +170,7 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 
 func consumerInfo(t *testing.T, e *Engine, name string) *jetstream.ConsumerInfo {
 	t.Helper()
-	c, err := e.js.Consumer(t.Context(), "yardmaster_orders", name)
-	require.NoError(t, err)
+	c := require.Call(e.js.Consumer(t.Context(), "yardmaster_orders", name)).Succeeds(t)
 	return c.CachedInfo()
 }
 
@@ -189,10 +181,8 @@ func TestDriftIsReportedAndCorrected(t *testing.T) {
 		changeStream(t, e, "yardmaster_orders", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour })
 		lease := consumerInfo(t, e, "default").Config
 		lease.AckWait = 7 * time.Second
-		_, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", lease)
-		require.NoError(t, err)
-		_, err = e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", indefinitePauseTime)
-		require.NoError(t, err)
+		require.Call(e.js.UpdateConsumer(t.Context(), "yardmaster_orders", lease)).Succeeds(t)
+		require.Call(e.js.PauseConsumer(t.Context(), "yardmaster_orders", "default", indefinitePauseTime)).Succeeds(t)
 	}
 	want := []string{
 		"stream yardmaster_orders: max_age is 1h0m0s, should be 0s",
@@ -250,7 +240,6 @@ func TestMissingObjectIsCreatedAgain(t *testing.T) {
 }
 
 func TestQueueHasOneOwner(t *testing.T) {
-	t.Parallel()
 	bob := broker.QueueOwner{UID: "2", Name: "ns/bob", Cluster: "c"}
 	mallory := broker.QueueOwner{UID: "3", Name: "other/mallory", Cluster: "c"}
 	by := func(owner broker.QueueOwner) broker.QueueConfig {
@@ -294,7 +283,6 @@ func TestQueueHasOneOwner(t *testing.T) {
 }
 
 func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
-	t.Parallel()
 	e := startEngine(t)
 	config := jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"yardmaster.orders.ready.default"}, Retention: jetstream.WorkQueuePolicy}
 	_, err := e.js.CreateStream(t.Context(), config)
@@ -312,7 +300,6 @@ func TestAStreamWithoutAnOwnerIsLeftAloneUnlessItMayBeAdopted(t *testing.T) {
 
 // Under drift policy Warn, the record of an owner would otherwise be drift, and stay as it is.
 func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
-	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue(withDrift(broker.DriftWarn))
 	before := q
@@ -326,19 +313,16 @@ func TestAnUpgradeRecordsTheClusterOfTheOwner(t *testing.T) {
 }
 
 func TestAnInvalidQueueAndAStreamWithAnotherRetentionAreRefused(t *testing.T) {
-	t.Parallel()
 	e := startEngine(t)
 	_, err := e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.Name = "a.>" }))
 	require.True(t, broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(err.Error(), `name is "a.>"`), "got %v", err)
-	_, err = e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}})
-	require.NoError(t, err)
+	require.Call(e.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "yardmaster_orders", Subjects: []string{"x"}})).Succeeds(t)
 	_, err = e.EnsureQueue(t.Context(), ordersQueue(func(q *broker.QueueConfig) { q.AdoptsUnowned = true }))
 	isNamed := broker.ClassOf(err) == broker.ClassInvalid && strings.Contains(err.Error(), "its retention is Limits, must be WorkQueue")
 	require.True(t, isNamed, "got %v", err)
 }
 
 func TestMaxBacklogRejectsMessages(t *testing.T) {
-	t.Parallel()
 	e := startEngine(t)
 	outcome := ensureQueue(t, e, ordersQueue(withMaxBacklog(2)))
 	require.Equal(t, broker.EnforcedByBroker, outcome.Enforcement[broker.FieldMaxBacklog].By)
@@ -354,7 +338,6 @@ func TestMaxBacklogRejectsMessages(t *testing.T) {
 }
 
 func TestDelayedMessageBecomesReadyWhenDue(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	due := time.Now().Add(2 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
@@ -413,8 +396,7 @@ func TestWaitForMessageReturnsWhenAMessageIsThereArrivesOrArrivedWhileItWasDisco
 
 func purgeStream(t *testing.T, e *Engine) {
 	t.Helper()
-	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	require.NoError(t, err)
+	stream := require.Call(e.js.Stream(t.Context(), "yardmaster_orders")).Succeeds(t)
 	require.NoError(t, stream.Purge(t.Context()))
 }
 
@@ -422,7 +404,6 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 	t.Parallel()
 	for _, drift := range []broker.DriftPolicy{broker.DriftCorrect, broker.DriftWarn} {
 		t.Run("drift "+string(drift), func(t *testing.T) {
-			t.Parallel()
 			e := startEngine(t)
 			ensureQueue(t, e, ordersQueue(withPriorities("high", "low"), withDrift(drift)))
 			publish(t, e, "yardmaster.orders.ready.low", "x")
@@ -439,7 +420,6 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 }
 
 func TestQueueThatRejectsMessagesDrains(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(time.Now().Add(time.Second)),
@@ -453,7 +433,6 @@ func TestQueueThatRejectsMessagesDrains(t *testing.T) {
 }
 
 func TestAQueueThatMustExistIsNotCreated(t *testing.T) {
-	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue()
 	q.MustExist = true

@@ -28,8 +28,7 @@ func limitDeliveries(t *testing.T, e *Engine, priority string, limit int, change
 	for _, change := range changes {
 		change(&config)
 	}
-	_, err := e.js.UpdateConsumer(t.Context(), "yardmaster_orders", config)
-	require.NoError(t, err)
+	require.Call(e.js.UpdateConsumer(t.Context(), "yardmaster_orders", config)).Succeeds(t)
 }
 
 // failDeliveries receives the next message that often with a client that is no worker of ours, and never acknowledges it.
@@ -53,8 +52,7 @@ func strandOne(t *testing.T, e *Engine, payload string, headers nats.Header) {
 
 func deleteAdvisories(t *testing.T, e *Engine) {
 	t.Helper()
-	dead, err := e.js.Stream(t.Context(), "yardmaster_orders_dead")
-	require.NoError(t, err)
+	dead := require.Call(e.js.Stream(t.Context(), "yardmaster_orders_dead")).Succeeds(t)
 	require.NoError(t, dead.Purge(t.Context(), jetstream.WithPurgeSubject(maxDeliveriesSubject("orders"))))
 }
 
@@ -74,10 +72,8 @@ func assertRescued(t *testing.T, e *Engine, want int, left int64) {
 // strandedCount returns -1 if the number is unknown.
 func strandedCount(t *testing.T, e *Engine) int64 {
 	t.Helper()
-	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	require.NoError(t, err)
-	n, err := countStranded(t.Context(), stream, "orders")
-	require.NoError(t, err)
+	stream := require.Call(e.js.Stream(t.Context(), "yardmaster_orders")).Succeeds(t)
+	n := require.Call(countStranded(t.Context(), stream, "orders")).Succeeds(t)
 	if n == nil {
 		return -1
 	}
@@ -86,7 +82,6 @@ func strandedCount(t *testing.T, e *Engine) int64 {
 
 // With a limit, releases by draining workers used it up too, and the server forgot the message.
 func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t, func(q *broker.QueueConfig) { q.Retry.MaxAttempts, q.DeadLetter.Retention = 1, 30*time.Second })
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	const deliveries = 120
@@ -101,18 +96,14 @@ func TestTheServerNeverStopsDeliveringAMessage(t *testing.T) {
 }
 
 func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t, withDrift(broker.DriftWarn))
-	_, err := jobkeys.OpenBatch(t.Context(), e, "orders", "x", 1, time.Now())
-	require.NoError(t, err)
+	require.Call(jobkeys.OpenBatch(t.Context(), e, "orders", "x", 1, time.Now())).Succeeds(t)
 	key := broker.Key{Kind: broker.UniqueKey, Name: "k"}
-	_, err = e.WriteKey(t.Context(), "orders", key, []byte(`{"id":"a","holder":"1","confirmed":true}`), time.Hour, 0)
-	require.NoError(t, err)
+	require.Call(e.WriteKey(t.Context(), "orders", key, []byte(`{"id":"a","holder":"1","confirmed":true}`), time.Hour, 0)).Succeeds(t)
 	strandOne(t, e, "stranded", nats.Header{
 		broker.UniqueHeader: {"k"}, broker.HolderHeader: {"1"}, broker.BatchHeader: {"x"}, broker.MemberHeader: {"0"},
 	})
-	result, err := e.Rescue(t.Context(), "orders")
-	require.True(t, err == nil && result.Rescued == 1, "%+v, %v", result, err)
+	require.Equal(t, 1, require.Call(e.Rescue(t.Context(), "orders")).Succeeds(t).Rescued)
 	value, _, err := e.ReadKey(t.Context(), "orders", key)
 	require.True(t, err == nil && jobstate.DecodeLock(value).IsFree(), "%s, %v", value, err)
 	batch, err := jobkeys.ReadBatch(t.Context(), e, "orders", "x")
@@ -124,7 +115,6 @@ func TestARescuedMessageReleasesItsKeyAndHasEndedInItsBatch(t *testing.T) {
 }
 
 func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	storeAdvisories(t, e)
 	strandOne(t, e, "without an advisory", nil)
@@ -144,18 +134,15 @@ func TestAnUpgradeRescuesStrandedMessagesAndDeletesAdvisories(t *testing.T) {
 // pollUntilGivenUp waits until the server has given up on messages. It detects the limit at the next delivery.
 func pollUntilGivenUp(t *testing.T, e *Engine, what string, isGivenUp func() bool) {
 	t.Helper()
-	consumer, err := e.js.Consumer(t.Context(), "yardmaster_orders", "default")
-	require.NoError(t, err)
+	consumer := require.Call(e.js.Consumer(t.Context(), "yardmaster_orders", "default")).Succeeds(t)
 	poll.Until(t, what, func() bool {
-		_, err := consumer.FetchNoWait(2 * broker.MaxRescued)
-		require.NoError(t, err)
+		require.Call(consumer.FetchNoWait(2 * broker.MaxRescued)).Succeeds(t)
 		return isGivenUp()
 	})
 }
 
 // The server does not say which messages a consumer holds, so the sweep takes only those that it cannot hold.
 func TestMessagesThatWorkersHoldAreNeverRescued(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "held")
 	held := fetchOne(t, e, "orders", "default")
@@ -186,20 +173,16 @@ func (s *lateStream) DeleteMsg(ctx context.Context, sequence uint64) error {
 }
 
 func TestAMessageThatIsAcknowledgedDuringItsRescueIsNotDead(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
-	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	require.NoError(t, err)
+	stream := require.Call(e.js.Stream(t.Context(), "yardmaster_orders")).Succeeds(t)
 	late := &lateStream{stream, fetchOne(t, e, "orders", "default")}
-	n, err := e.buryStranded(t.Context(), late, "orders", 1, reasonGivenUp)
-	require.True(t, n == 0 && err == nil, "rescued %d: %v", n, err)
+	require.Equal(t, 0, require.Call(e.buryStranded(t.Context(), late, "orders", 1, reasonGivenUp)).Succeeds(t))
 	f := readStats(t, e, "orders")
 	require.True(t, f.DeadLetters+f.InFlight == 0, "stats %+v", f)
 }
 
 func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t, withPriorities("high", "low"))
 	due := time.Now().Add(3 * time.Second).Truncate(time.Second) // schedules have no fractions of a second
 	publish(t, e, "yardmaster.orders.delayed.one", "later", jetstream.WithScheduleAt(due),
@@ -214,7 +197,6 @@ func TestADelayedMessageOfARemovedPriorityIsRescuedWhenItIsDue(t *testing.T) {
 }
 
 func TestARescueIsBoundedAndContinues(t *testing.T) {
-	t.Parallel()
 	e := startWithQueue(t)
 	limitDeliveries(t, e, "default", 1)
 	const stranded = broker.MaxRescued + 20
@@ -232,8 +214,7 @@ func TestARescueIsBoundedAndContinues(t *testing.T) {
 	require.True(t, err == nil && got == strings.Join(want, " "), "dead letters %s: %v", got, err)
 }
 
-// scenario applies random operations to a queue whose server limits deliveries, and knows the fate of each
-// message that a worker settled for good.
+// scenario applies random operations to a queue whose server limits deliveries, and knows the fate of each message that a worker settled for good.
 type scenario struct {
 	t         *testing.T
 	server    *natstest.Server
@@ -267,8 +248,7 @@ func (s *scenario) receive() (received broker.Delivery) {
 	s.t.Helper()
 	consumer := openConsumer(s.t, s.engine, "orders", "default")
 	defer consumer.Stop()
-	_, err := consumer.Fetch(s.t.Context(), 1, func(d broker.Delivery) { received = d })
-	require.NoError(s.t, err)
+	require.Call(consumer.Fetch(s.t.Context(), 1, func(d broker.Delivery) { received = d })).Succeeds(s.t)
 	return received
 }
 
@@ -319,11 +299,8 @@ func (s *scenario) step() {
 				s.held = s.held[1:]
 			}
 		},
-		"trim": func() { deleteAdvisories(s.t, s.engine) },
-		"rescue": func() {
-			_, err := s.engine.Rescue(s.t.Context(), "orders")
-			require.NoError(s.t, err)
-		},
+		"trim":   func() { deleteAdvisories(s.t, s.engine) },
+		"rescue": func() { require.Call(s.engine.Rescue(s.t.Context(), "orders")).Succeeds(s.t) },
 		"restart": func() {
 			s.server.Restart()
 			waitForStats(s.t, s.engine)
@@ -342,8 +319,7 @@ func (s *scenario) fates() (delivered, dead map[string]bool) {
 	delivered, dead = map[string]bool{}, map[string]bool{}
 	limitDeliveries(s.t, s.engine, "default", unlimitedDeliveries)
 	poll.Until(s.t, "each message to be delivered or dead", func() bool {
-		_, err := s.engine.Rescue(s.t.Context(), "orders")
-		require.NoError(s.t, err)
+		require.Call(s.engine.Rescue(s.t.Context(), "orders")).Succeeds(s.t)
 		for d := s.receive(); d != nil; d = s.receive() {
 			delivered[string(d.Message().Payload)] = true
 			require.NoError(s.t, d.Ack(s.t.Context(), true))

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// ordersStreams are all streams of the queue orders.
 var ordersStreams = []string{"yardmaster_orders", "yardmaster_orders_delayed", "yardmaster_orders_dead", "KV_yardmaster_orders"}
 
 func connectToCluster(t *testing.T, c *natstest.Cluster) *Engine {
@@ -120,8 +120,7 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 		sent = append(sent, fmt.Sprintf("job %03d", i))
 		publish(t, e, readySubject("orders", "default"), sent[i])
 	}
-	stream, err := e.js.Stream(t.Context(), "yardmaster_orders")
-	require.NoError(t, err)
+	stream := require.Call(e.js.Stream(t.Context(), "yardmaster_orders")).Succeeds(t)
 	lost := c.Named(stream.CachedInfo().Cluster.Leader)
 	lost.Stop()
 
@@ -142,7 +141,6 @@ func TestLosingTheServerThatLeadsTheStreamLosesNoAcknowledgedMessage(t *testing.
 }
 
 func TestAQueueOnOneServerHasOneReplica(t *testing.T) {
-	t.Parallel()
 	e := startEngine(t)
 	q := ordersQueue()
 	for call := range 2 {
@@ -308,7 +306,6 @@ func TestAPlacementAndMoreReplicasAreAppliedOneAfterTheOther(t *testing.T) {
 }
 
 func TestStorageTypeAppliesToAllStreamsAndIsImmutable(t *testing.T) {
-	t.Parallel()
 	e := startEngine(t)
 	inMemory := func(q *broker.QueueConfig) { q.Storage.Type = broker.StorageMemory }
 	ensureQueue(t, e, ordersQueue(inMemory))
@@ -338,5 +335,64 @@ func TestReplicasThatAServerReportsAreBounded(t *testing.T) {
 			configured, current, offline := replicasOf(info)
 			require.Equal(t, row.want, [3]int{configured, current, offline})
 		})
+	}
+}
+
+func withResults(retention time.Duration) func(*broker.QueueConfig) {
+	return func(q *broker.QueueConfig) {
+		q.Results = broker.ResultsConfig{Retention: retention, MaxBytes: broker.DefaultResultsBytes}
+	}
+}
+
+func TestTheBucketWithStatesIsCreatedCorrectedAndDeletedWithTheField(t *testing.T) {
+	e := startEngine(t)
+	ensure := func(changes ...func(*broker.QueueConfig)) broker.EnsureResult {
+		t.Helper()
+		return ensureQueue(t, e, ordersQueue(changes...))
+	}
+	bucket := func() *jetstream.StreamConfig {
+		stream, err := e.js.Stream(t.Context(), "KV_yardmaster_orders_jobs")
+		if err != nil {
+			return nil
+		}
+		return &stream.CachedInfo().Config
+	}
+	ensure()
+	require.True(t, bucket() == nil, "a queue without the field has a bucket")
+	ensure(withResults(time.Hour))
+	config := bucket()
+	require.True(t, config != nil && config.MaxBytes == broker.DefaultResultsBytes && config.Discard == jetstream.DiscardOld, "%+v", config)
+	require.Equal(t, time.Hour, config.MaxAge)
+	require.Call(e.js.KeyValue(t.Context(), "yardmaster_orders_jobs")).Succeeds(t)
+	changeStream(t, e, "KV_yardmaster_orders_jobs", func(c *jetstream.StreamConfig) { c.MaxAge = 2 * time.Minute })
+	result := ensure(withResults(time.Hour))
+	require.True(t, len(result.Drift) == 1 && result.Corrected && bucket().MaxAge == time.Hour, "drift %v", result.Drift)
+	require.Contains(t, result.Drift[0].String(), "max_age is 2m0s, should be 1h0m0s")
+	ensure(withResults(2 * time.Hour))
+	require.True(t, bucket().MaxAge == 2*time.Hour, "the retention has not changed")
+	ensure()
+	require.True(t, bucket() == nil, "the bucket exists without the field")
+	q := ordersQueue(withResults(time.Hour))
+	ensure(withResults(time.Hour))
+	err := e.DeleteQueue(t.Context(), "orders", q.Owner)
+	require.True(t, err == nil && bucket() == nil, "the bucket of a deleted queue exists: %v", err)
+}
+
+func TestAQueueWithoutStatesHasTheHashOfBefore(t *testing.T) {
+	t.Parallel()
+	q := ordersQueue()
+	with := ordersQueue(withResults(time.Hour))
+	require.True(t, broker.HashConfig(q.WithoutOwner()) != broker.HashConfig(with.WithoutOwner()), "the field does not change the hash")
+	raw, err := json.Marshal(q.WithoutOwner())
+	require.True(t, err == nil && !strings.Contains(string(raw), "Results"), "an upgrade would change each queue: %s", raw)
+}
+
+func TestKeysOfJobsAreTokens(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"17": "17", "a-B_9": "a-B_9", "a.b": "=YS5i", "": "=", "ö": "=w7Y", "=": "=PQ"} {
+		token := keyToken(id)
+		require.True(t, token == want, "%q is %q, want %q", id, token, want)
+		back, valid := idFromToken(token)
+		require.True(t, id == "" || back == id && valid, "%q is %q again", id, back)
 	}
 }

@@ -2,6 +2,7 @@ package redisclient
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,8 +27,7 @@ var dialers = map[string]broker.DialFunc{"worker": nil, "operator": bounded.NewD
 
 func connect(t *testing.T, c broker.Credentials) redis.UniversalClient {
 	t.Helper()
-	client, err := NewClient(t.Context(), c, 10)
-	require.NoError(t, err)
+	client := require.Call(NewClient(t.Context(), c, 10)).Succeeds(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -98,9 +98,8 @@ func TestTheLoginAtTheSentinelsIsNotThatOfTheMaster(t *testing.T) {
 				require.True(t, user == "app", "%s: the user at the master is %v", name, user)
 				_ = client.Close()
 			}
-			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || err != nil && strings.Contains(err.Error(), "hidden") {
-				t.Errorf("%s: got %v, want %s", name, err, want)
-			}
+			isRight := (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want) && !strings.Contains(fmt.Sprint(err), "hidden")
+			require.True(t, isRight, "%s: got %v, want %s", name, err, want)
 		}
 	}
 }
@@ -175,8 +174,7 @@ func TestTheSentinelAndTheMasterAreReachedWithTLS(t *testing.T) {
 	redistest.StartSentinel(t, masterPort, 1, append(settings, "tls-port "+sentinelPort)...)
 	for name, dial := range dialers {
 		c := broker.Credentials{
-			URL: "rediss://127.0.0.1:" + sentinelPort, TLS: certificates,
-			Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: dial,
+			URL: "rediss://127.0.0.1:" + sentinelPort, TLS: certificates, Sentinel: &broker.Sentinel{MasterName: redistest.MasterName}, Dial: dial,
 		}
 		err := connect(t, c).Set(t.Context(), "key", "value", 0).Err()
 		require.True(t, err == nil, "%s: %v", name, err)

@@ -9,8 +9,7 @@ import (
 )
 
 func TestAnExpressionIsTrueFalseOrAnErrorThatNamesItsColumns(t *testing.T) {
-	env, err := cel.NewEnv(cel.Variable("n", cel.IntType), cel.Variable("any", cel.DynType))
-	require.NoError(t, err)
+	env := require.Call(cel.NewEnv(cel.Variable("n", cel.IntType), cel.Variable("any", cel.DynType))).Succeeds(t)
 	for expression, row := range map[string]struct {
 		compiles string // the error, if it does not compile
 		want     bool
@@ -36,16 +35,11 @@ func TestAnExpressionIsTrueFalseOrAnErrorThatNamesItsColumns(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if got, err := Evaluate(env, compiled, 10, map[string]any{"n": 3}); got != row.want || text(err) != row.fails {
-			t.Errorf("%s: %t, %q; want %t, %q", expression, got, text(err), row.want, row.fails)
-		}
+		got, err := Evaluate(env, compiled, 10, map[string]any{"n": 3})
+		require.True(t, got == row.want && text(err) == row.fails, "%s: %t, %q; want %t, %q", expression, got, text(err), row.want, row.fails)
 	}
-	compiled, err := CompileValue(env, "any")
-	require.NoError(t, err)
-	if got, err := Evaluate(env, compiled, 10, map[string]any{"any": 3}); got || err == nil {
-		t.Errorf("a number is %t, %v", got, err)
-	}
-	if got, err := Value(env, compiled, 10, map[string]any{"any": 3}); got != int64(3) || err != nil {
-		t.Errorf("the value is %v, %v", got, err)
-	}
+	compiled := require.Call(CompileValue(env, "any")).Succeeds(t)
+	got, err := Evaluate(env, compiled, 10, map[string]any{"any": 3})
+	require.True(t, !got && err != nil, "a number is %t, %v", got, err)
+	require.Equal(t, any(int64(3)), require.Call(Value(env, compiled, 10, map[string]any{"any": 3})).Succeeds(t))
 }

@@ -1,6 +1,7 @@
 package workerpool
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -43,9 +44,7 @@ func TestRequeueInterval(t *testing.T) {
 		"a deleted pool with workers":                             {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), scaling.DecisionInterval},
 		"a deleted pool without workers":                          {withDeletionTimestamp(newTestPool(0)), 0},
 	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, test.want, Decide(test.pool.Observation).RequeueAfter)
-		})
+		t.Run(title, func(t *testing.T) { require.Equal(t, test.want, Decide(test.pool.Observation).RequeueAfter) })
 	}
 }
 
@@ -226,4 +225,187 @@ func TestNoStageChangesWhatAnEarlierOneDecided(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAPoolWithASourceAssumesNoServiceTime(t *testing.T) {
+	for title, test := range map[string]struct {
+		change func(*testPool)
+		want   int32
+		source scaling.TargetSource
+	}{
+		"the default is the concurrency":              {func(*testPool) {}, 10, scaling.TargetDefault},
+		"the default is at least 5":                   {func(s *testPool) { s.Pool.Spec.Concurrency = 1 }, 20, scaling.TargetDefault},
+		"backlogPerReplica":                           {func(s *testPool) { s.Pool.Spec.Autoscaling.BacklogPerReplica = new(int32(50)) }, 2, scaling.TargetBacklogPerReplica},
+		"the target of the source":                    {func(s *testPool) { s.Stats.BacklogPerReplica = 25 }, 4, scaling.TargetFromSource},
+		"the service time that a worker reports":      {func(s *testPool) { s.Workers[0].Stats.Recent = &RecentAttempts{Count: 10, Seconds: 1} }, 1, scaling.TargetServiceTime},
+		"a pool with Queues assumes a service time":   {func(s *testPool) { s.Pool.Spec.Source = nil }, 3, scaling.TargetAssumedServiceTime},
+		"workers that do not answer change no target": {func(s *testPool) { s.Workers[0].Stats = nil }, 10, scaling.TargetDefault},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := withSource(autoscaledPool(1))
+			s.Pool.Spec.Autoscaling.MaxReplicas = 100
+			s.Stats.InFlightKnown, s.Stats.Backlog = false, 100
+			test.change(s)
+			d := decideDemand(newFleet(s.Observation)).decision
+			isRight := d.Recommended == test.want && d.Target.Source == test.source
+			require.True(t, isRight, "%d recommended by %s: %s", d.Recommended, d.Target.Source, d.Formula)
+		})
+	}
+}
+
+func TestBudgetIsAllocatedByPriority(t *testing.T) {
+	high := func(c budgetClaim) budgetClaim { c.Name, c.Priority, c.Preempts = "high", 10, true; return c }
+	low := func(c budgetClaim) budgetClaim { c.Name = "low"; return c }
+	for title, test := range map[string]struct {
+		claims []budgetClaim
+		total  int32
+		want   map[string]int32
+	}{
+		"free workers go to the pool that needs them": {
+			[]budgetClaim{low(budgetClaim{Replicas: 2, Desired: 2, Recommended: 5})}, 10, map[string]int32{"low": 5},
+		},
+		"a pool gets at most the total": {[]budgetClaim{low(budgetClaim{Replicas: 2, Desired: 2, Recommended: 5})}, 4, map[string]int32{"low": 4}},
+		"the pool with the higher priority is first": {
+			[]budgetClaim{low(budgetClaim{Recommended: 5}), high(budgetClaim{Recommended: 5})}, 6, map[string]int32{"high": 5, "low": 1},
+		},
+		"preemption takes workers above the minimum of a lower priority": {
+			[]budgetClaim{low(budgetClaim{Replicas: 6, Desired: 6, Recommended: 6, MinReplicas: 2}), high(budgetClaim{Recommended: 5})}, 6, map[string]int32{"high": 0, "low": 2},
+		},
+		"preemption takes only the missing workers": {
+			[]budgetClaim{low(budgetClaim{Replicas: 6, Desired: 6, Recommended: 6}), high(budgetClaim{Recommended: 2})}, 6, map[string]int32{"high": 0, "low": 4},
+		},
+		"draining workers are not preempted again": {
+			[]budgetClaim{low(budgetClaim{Replicas: 6, Desired: 4, Recommended: 6}), high(budgetClaim{Recommended: 2})}, 6, map[string]int32{"high": 0, "low": 4},
+		},
+		"a pool without preemption waits": {
+			[]budgetClaim{low(budgetClaim{Replicas: 6, Desired: 6, Recommended: 6}), {Name: "patient", Priority: 10, Recommended: 5}}, 6, map[string]int32{"patient": 0, "low": 6},
+		},
+		"equal priorities do not preempt each other": {
+			[]budgetClaim{low(budgetClaim{Replicas: 6, Desired: 6, Recommended: 6}), {Name: "peer", Preempts: true, Recommended: 5}}, 6, map[string]int32{"peer": 0, "low": 6},
+		},
+		"a smaller total is taken from the lowest priority down to its minimum first": {
+			[]budgetClaim{low(budgetClaim{Replicas: 4, Desired: 4, Recommended: 4, MinReplicas: 3}), high(budgetClaim{Replicas: 4, Desired: 4, Recommended: 4, MinReplicas: 1})},
+			5,
+			map[string]int32{"high": 2, "low": 3},
+		},
+		"a smaller total is taken below the minimum if necessary": {
+			[]budgetClaim{low(budgetClaim{Replicas: 4, Desired: 4, Recommended: 4, MinReplicas: 4}), high(budgetClaim{Replicas: 4, Desired: 4, Recommended: 4, MinReplicas: 4})},
+			5,
+			map[string]int32{"high": 4, "low": 1},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			for name, want := range test.want {
+				got := allocateBudget(test.claims, name, test.total)
+				require.True(t, got == want, "%s gets %d, want %d", name, got, want)
+			}
+		})
+	}
+}
+
+var testTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// testPool is an observation that tests change.
+type testPool struct{ Observation }
+
+// newTestPool returns a pool with spec.replicas, without workers and without messages.
+func newTestPool(replicas int32) *testPool {
+	wp := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Name: "mail", Namespace: "ns", UID: "pool", Generation: 1}}
+	wp.Spec.Image, wp.Spec.Concurrency, wp.Spec.Workload, wp.Spec.Replicas = "worker:1", 10, v1alpha1.WorkloadDeployment, &replicas
+	wp.Status.ObservedGeneration, wp.Status.Desired = 1, replicas
+	s := &testPool{Observation{Pool: wp, Now: testTime, Config: WorkerConfig{File: "x"}}}
+	s.Stats = &QueueStats{InFlightKnown: true, Lease: 30 * time.Second}
+	return s
+}
+
+// revisionHash returns the hash of the revision that the spec asks for.
+func (s *testPool) revisionHash() string { return newFleet(s.Observation).updated.Hash }
+
+func (s *testPool) revisionName() string { return childObjectName("mail", s.revisionHash()) }
+
+// withRevision adds the revision that the spec asks for, with ready and idle workers.
+func (s *testPool) withRevision(workers int) *testPool {
+	hash := s.revisionHash()
+	s.Revisions = append(s.Revisions, Revision{
+		Name: s.revisionName(), Hash: hash, Created: testTime.Add(-time.Hour), Replicas: int32(workers),
+		Ordered: s.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet,
+	})
+	for i := range workers {
+		s.Workers = append(s.Workers, Worker{
+			Name: fmt.Sprintf("%s-%d", s.Pool.Spec.Image, i), Revision: hash,
+			Created: testTime.Add(-time.Hour + time.Duration(i)*time.Minute), ReadySince: testTime.Add(-30 * time.Minute),
+			Assigned: true, Running: true,
+			Stats: &WorkerStats{Succeeded: new(int64(1)), Failed: new(int64(0))},
+		})
+		if s.Pool.Spec.Workload == v1alpha1.WorkloadStatefulSet {
+			s.Workers[len(s.Workers)-1].Ordinal = int32(i)
+		}
+	}
+	return s
+}
+
+// withCurrentRevision adds a revision that serves.
+func (s *testPool) withCurrentRevision(workers int) *testPool {
+	s.withRevision(workers)
+	r := &s.Revisions[len(s.Revisions)-1]
+	r.History.ProvenWorkers = 1
+	s.Pool.Status.CurrentRevision = r.Name
+	return s
+}
+
+func (s *testPool) withImage(image string) *testPool { s.Pool.Spec.Image = image; return s }
+
+func (s *testPool) withReplicas(replicas int32) *testPool {
+	s.Pool.Spec.Replicas = &replicas
+	return s
+}
+
+func (s *testPool) changeWorker(name string, change func(w *Worker)) *testPool {
+	for i := range s.Workers {
+		if s.Workers[i].Name == name {
+			change(&s.Workers[i])
+		}
+	}
+	return s
+}
+
+// withInFlight adds messages in flight to a worker and to the stats of the broker.
+func (s *testPool) withInFlight(name string, inFlight int64) *testPool {
+	s.Stats.InFlight += inFlight
+	return s.changeWorker(name, func(w *Worker) { w.Stats.InFlight = inFlight })
+}
+
+// drainedSince returns a change to a worker that reports to be drained.
+func drainedSince(ago time.Duration) func(w *Worker) {
+	return func(w *Worker) {
+		w.DrainingSince, w.IdleSince = testTime.Add(-ago), testTime.Add(-ago)
+		w.Stats = &WorkerStats{Draining: true, Drained: true}
+	}
+}
+
+func markedRemovable(w *Worker) {
+	drainedSince(time.Minute)(w)
+	w.RemovableSince = testTime.Add(-10 * time.Second)
+}
+
+// plannedReplicas returns the replicas of each revision after the decision.
+func (s *testPool) plannedReplicas(decision *Decision) map[string]int32 {
+	sizes := map[string]int32{}
+	for _, r := range s.Revisions {
+		sizes[r.Name] = r.Replicas
+	}
+	for _, size := range decision.Resizes {
+		sizes[size.Name] = size.Replicas
+	}
+	return sizes
+}
+
+func workersWhere(decision *Decision, matches func(DrainState) bool) []string {
+	var names []string
+	for _, m := range decision.DrainStates {
+		if matches(m) {
+			names = append(names, m.Worker)
+		}
+	}
+	return names
 }

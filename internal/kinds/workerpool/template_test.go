@@ -1,6 +1,7 @@
 package workerpool
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -8,11 +9,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/pod/adminauth"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -140,22 +148,6 @@ func TestTheTemplateHasOnlyResourcesAndEnvironmentOfTheSidecar(t *testing.T) {
 	s.Pool.Spec.Drain.Mode = v1alpha1.DrainHTTP
 	others := builtDeployment(t, s).Spec.Template.Spec.InitContainers
 	require.True(t, len(others) == 0, "mode HTTP has the sidecar %+v", others)
-}
-
-func TestAnUpgradeOfTheOperatorRestartsNoWorkersWithASidecar(t *testing.T) {
-	s := newTestPool(1)
-	s.Operator.Image = "yardmaster:1"
-	s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainSidecar}
-	before := newFleet(s.Observation).updated
-	s.Revisions = []Revision{{Name: before.Name, Hash: before.Hash, SidecarImage: SidecarImage(&TemplateOf(before.workload).Spec)}}
-	s.Operator.Image = "yardmaster:2"
-	after := newFleet(s.Observation)
-	require.Equal(t, before.workload, after.updated.workload)
-	require.Equal(t, 1, len(after.revisions))
-	s.Pool.Spec.Version = "2"
-	next := newFleet(s.Observation).updated
-	image := SidecarImage(&TemplateOf(next.workload).Spec)
-	require.True(t, next.Hash != before.Hash && image == "yardmaster:2", "a new revision has the sidecar %s", image)
 }
 
 func TestInvalidSpecIsReported(t *testing.T) {
@@ -296,4 +288,252 @@ func TestAnotherDefaultOfTheGracePeriodRestartsNoWorkers(t *testing.T) {
 	require.True(t, strings.HasSuffix(progressing.Message, want), "message %q, want %q", progressing.Message, want)
 	s.Pool.Spec.Version = "2"
 	require.Equal(t, 11*time.Minute, TerminationGraceOf(&TemplateOf(newFleet(s.Observation).updated.workload).Spec))
+}
+
+func adminAccess(key string) *AdminAccess {
+	return &AdminAccess{PublicKey: "public " + key, PreStopKey: []byte(key)}
+}
+
+// environmentOf returns the values of a container's variables.
+func environmentOf(c *corev1.Container) map[string]string {
+	values := map[string]string{}
+	for _, e := range c.Env {
+		values[e.Name] = e.Value
+	}
+	return values
+}
+
+func TestTheContainerThatTakesMessagesRecognizesTheOperatorAndTheKubelet(t *testing.T) {
+	own := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(8080)}}
+	for title, row := range map[string]struct {
+		mode v1alpha1.DrainMode
+		hook *corev1.LifecycleHandler
+		// want the secret in the hook.
+		want bool
+	}{
+		"mode HTTP":                              {v1alpha1.DrainHTTP, nil, true},
+		"mode Sidecar":                           {v1alpha1.DrainSidecar, nil, true},
+		"mode Signal, which has no hook":         {v1alpha1.DrainSignal, nil, false},
+		"another hook of the user gets nothing":  {v1alpha1.DrainHTTP, own, false},
+		"the same hook of the user gets it, too": {v1alpha1.DrainHTTP, &corev1.LifecycleHandler{HTTPGet: httpGetAction("/prestop").HTTPGet}, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(1)
+			s.Operator = OperatorSettings{Image: "yardmaster:1", Admin: adminAccess("a")}
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: row.mode}
+			worker := corev1.Container{Name: "worker"}
+			if row.hook != nil {
+				worker.Lifecycle = &corev1.Lifecycle{PreStop: row.hook}
+			}
+			s.Pool.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "other"}, worker}}}
+			pod := builtDeployment(t, s).Spec.Template.Spec
+			secret := adminauth.PreStopSecret([]byte("a"), s.revisionHash())
+			consumer := consumerOf(&pod)
+			values := environmentOf(consumer)
+			require.Equal(t, "/etc/yardmaster/admin/operator.pem", values["YARDMASTER_ADMIN_KEY_FILE"])
+			require.Equal(t, [2]string{secret, ":18081"}, [2]string{values["YARDMASTER_PRESTOP_SECRET"], values["YARDMASTER_METRICS_ADDRESS"]})
+			mount := consumer.VolumeMounts[len(consumer.VolumeMounts)-1]
+			volume := pod.Volumes[len(pod.Volumes)-1]
+			isMounted := mount.MountPath == "/etc/yardmaster/admin" && volume.Name == mount.Name && volume.ConfigMap.Name == "mail-workers"
+			require.True(t, isMounted, "mount %+v, volume %+v", mount, volume)
+			var header []corev1.HTTPHeader
+			if lifecycle := pod.Containers[1].Lifecycle; lifecycle != nil {
+				header = lifecycle.PreStop.HTTPGet.HTTPHeaders
+			}
+			var want []corev1.HTTPHeader
+			if row.want {
+				want = []corev1.HTTPHeader{{Name: "Yardmaster-Prestop-Secret", Value: secret}}
+			}
+			require.Equal(t, want, header)
+			require.True(t, len(pod.Containers[0].Env) == 0, "another container has the variables %v", pod.Containers[0].Env)
+		})
+	}
+}
+
+func TestAnUpgradeOfTheOperatorRestartsNoWorkers(t *testing.T) {
+	for _, mode := range []v1alpha1.DrainMode{v1alpha1.DrainHTTP, v1alpha1.DrainSidecar, v1alpha1.DrainSignal} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := newTestPool(1)
+			s.Operator.Image = "yardmaster:1"
+			s.Pool.Spec.Drain = &v1alpha1.Drain{Mode: mode}
+			observe := func() *fleet { return newFleet(s.Observation) }
+			existing := func(r *revisionState) []Revision {
+				return []Revision{{
+					Name: r.Name, Hash: r.Hash, SidecarImage: SidecarImage(&TemplateOf(r.workload).Spec), PreStopSecret: PreStopSecretOf(&TemplateOf(r.workload).Spec),
+				}}
+			}
+			before := observe().updated
+			s.Revisions = existing(before)
+			require.True(t, s.Revisions[0].PreStopSecret == "", "the revision has a secret although the operator has no key")
+			assertKept := func(revision *revisionState, image string, access *AdminAccess) {
+				t.Helper()
+				s.Operator.Image, s.Operator.Admin = image, access
+				after := observe()
+				require.Equal(t, 1, len(after.revisions))
+				require.Equal(t, revision.workload, after.updated.workload)
+			}
+			assertKept(before, "yardmaster:2", adminAccess("a"))
+			s.Pool.Spec.Version = "2"
+			next := observe().updated
+			s.Revisions = existing(next)
+			require.True(t, next.Hash != before.Hash && s.Revisions[0].PreStopSecret != "", "the next revision is not protected")
+			require.Equal(t, map[bool]string{true: "yardmaster:2"}[mode == v1alpha1.DrainSidecar], s.Revisions[0].SidecarImage)
+			assertKept(next, "yardmaster:3", adminAccess("b"))
+			assertKept(next, "yardmaster:3", nil)
+		})
+	}
+}
+
+func TestWorkersGetThePublicKeyFromTheConfigMap(t *testing.T) {
+	s := newTestPool(1)
+	for _, access := range []*AdminAccess{nil, adminAccess("a"), adminAccess("b")} {
+		want := ""
+		if s.Operator.Admin = access; access != nil {
+			want = access.PublicKey
+		}
+		for _, object := range Decide(s.Observation).SharedObjects {
+			if c, is := object.(*corev1.ConfigMap); is {
+				require.Equal(t, want, c.Data["operator.pem"])
+			}
+		}
+	}
+}
+
+func TestWorkersOmitNamesFromMetricsAsTheirOperatorDoes(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Admin = adminAccess("a")
+	pod := builtDeployment(t, s).Spec.Template.Spec
+	variables := consumerOf(&pod).Env
+	i := slices.IndexFunc(variables, func(e corev1.EnvVar) bool { return e.Name == "YARDMASTER_METRICS_OMIT_OBJECT_NAMES" })
+	require.True(t, i >= 0, "no variable in %v", variables)
+	reference := variables[i].ValueFrom.ConfigMapKeyRef
+	for _, omit := range []bool{false, true} {
+		s.Operator.OmitObjectNames = omit
+		require.Equal(t, pod, builtDeployment(t, s).Spec.Template.Spec)
+		for _, object := range Decide(s.Observation).SharedObjects {
+			config, is := object.(*corev1.ConfigMap)
+			if !is {
+				continue
+			}
+			value, found := config.Data[reference.Key]
+			isSet := found == omit && (!found || value == "true")
+			require.True(t, isSet && config.Name == reference.Name && *reference.Optional, "flag %t: %+v in %s: %q", omit, reference, config.Name, value)
+		}
+	}
+}
+
+func TestThePodMonitorSelectsTheWorkersOfEveryPoolAndTheirMetricsPort(t *testing.T) {
+	content := require.Call(os.ReadFile("../../../config/components/prometheus/pod_monitor.yaml")).Succeeds(t)
+	var monitor struct {
+		Spec struct {
+			NamespaceSelector   struct{ Any bool }
+			Selector            metav1.LabelSelector
+			PodMetricsEndpoints []struct{ Port string }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(content, &monitor))
+	selector := require.Call(metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)).Succeeds(t)
+	s := newTestPool(1)
+	s.Operator.Admin = adminAccess("a")
+	template := builtDeployment(t, s).Spec.Template
+	isOnlyWorkers := selector.Matches(labels.Set(template.Labels)) && !selector.Matches(labels.Set{"app": "a"})
+	require.True(t, monitor.Spec.NamespaceSelector.Any && isOnlyWorkers, "%+v does not select only workers, in any namespace", monitor.Spec)
+	for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
+		isPort := func(p corev1.ContainerPort) bool { return p.Name == endpoint.Port }
+		require.True(t, slices.ContainsFunc(consumerOf(&template.Spec).Ports, isPort), "workers have no port %s", endpoint.Port)
+	}
+}
+
+// networkPolicyOf returns the NetworkPolicy that a decision applies; nil if it applies none.
+func networkPolicyOf(decision *Decision) *networkingv1.NetworkPolicy {
+	for _, object := range decision.SharedObjects {
+		if policy, is := object.(*networkingv1.NetworkPolicy); is {
+			return policy
+		}
+	}
+	return nil
+}
+
+// admits reports whether a rule for all peers admits connections to a port.
+func admits(policy *networkingv1.NetworkPolicy, protocol corev1.Protocol, port int32) bool {
+	for _, rule := range policy.Spec.Ingress {
+		for _, p := range rule.Ports {
+			first := p.Port.IntVal
+			if len(rule.From) == 0 && *p.Protocol == protocol && port >= first && port <= ptr.Deref(p.EndPort, first) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestOnlyTheOperatorCanConnectToTheAdminPort(t *testing.T) {
+	s := newTestPool(1)
+	s.Operator.Namespace = "yardmaster-system"
+	decision := Decide(s.Observation)
+	policy := networkPolicyOf(&decision)
+	want := networkingv1.NetworkPolicyIngressRule{
+		From: []networkingv1.NetworkPolicyPeer{{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "yardmaster-system"}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "yardmaster", "app.kubernetes.io/component": "operator"}},
+		}},
+		Ports: []networkingv1.NetworkPolicyPort{portRange(corev1.ProtocolTCP, 8081, 8081)},
+	}
+	require.Equal(t, want, policy.Spec.Ingress[0])
+	require.True(t, !admits(policy, corev1.ProtocolTCP, 8081), "all peers can connect to the admin port")
+	for _, port := range []int32{1, 8080, 8082, MetricsPort, 65535} {
+		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
+			require.True(t, admits(policy, protocol, port), "port %d is closed for %s", port, protocol)
+		}
+	}
+	require.True(t, admits(policy, corev1.ProtocolUDP, 8081), "UDP port 8081 is closed")
+	pod := labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	require.True(t, err == nil && selector.Matches(pod) && !selector.Matches(labels.Set{LabelWorkerPool: "other"}), "selector %s, %v", selector, err)
+}
+
+func TestOtherNetworkPoliciesDecideAboutTheOtherPorts(t *testing.T) {
+	egress := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}
+	selecting := func(name, value string) networkingv1.NetworkPolicySpec {
+		return networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{name: value}}}
+	}
+	for title, row := range map[string]struct {
+		other networkingv1.NetworkPolicy
+		want  bool
+	}{
+		"one that denies everything in the namespace":  {networkingv1.NetworkPolicy{}, false},
+		"one that selects a label of the workers":      {networkingv1.NetworkPolicy{Spec: selecting("app", "mail")}, false},
+		"one that selects a label that all pools have": {networkingv1.NetworkPolicy{Spec: selecting(LabelWorkerPool, "mail")}, false},
+		"one that selects other Pods":                  {networkingv1.NetworkPolicy{Spec: selecting("app", "other")}, true},
+		"one that restricts only outgoing connections": {networkingv1.NetworkPolicy{Spec: egress}, true},
+		"its own": {
+			networkingv1.NetworkPolicy{
+				ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "pool", Controller: new(true)}}},
+				Spec:       selecting(LabelWorkerPool, "mail"),
+			}, true,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newTestPool(1)
+			s.Operator.Namespace = "yardmaster-system"
+			s.Pool.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "mail"}}}
+			s.NetworkPolicies = []networkingv1.NetworkPolicy{row.other}
+			decision := Decide(s.Observation)
+			policy := networkPolicyOf(&decision)
+			opens := admits(policy, corev1.ProtocolTCP, 8080)
+			require.True(t, opens == row.want && len(policy.Spec.Ingress[0].From) > 0, "opens other ports: %t; rules %+v", opens, policy.Spec.Ingress)
+		})
+	}
+}
+
+func TestWithoutAManagedNetworkPolicyNoPodIsSelected(t *testing.T) {
+	s := newTestPool(1)
+	decision := Decide(s.Observation)
+	require.True(t, networkPolicyOf(&decision) == nil, "an operator outside a cluster creates a NetworkPolicy")
+	s.Operator.Namespace = "yardmaster-system"
+	s.Pool.Spec.NetworkPolicy = v1alpha1.PoolNetworkPolicyNone
+	decision = Decide(s.Observation)
+	selector, err := metav1.LabelSelectorAsSelector(&networkPolicyOf(&decision).Spec.PodSelector)
+	pod := labels.Set(TemplateOf(newFleet(s.Observation).updated.workload).Labels)
+	require.True(t, err == nil && !selector.Matches(pod) && !selector.Matches(labels.Set{}), "selector %s, %v", selector, err)
 }

@@ -47,8 +47,7 @@ func newAdminKeyTest(t *testing.T, objects ...client.Object) *adminKeyTest {
 func (a *adminKeyTest) readKey() string {
 	a.t.Helper()
 	a.clock.SetTime(a.clock.Now().Add(maxAge))
-	keys, err := a.Get(a.t.Context())
-	require.NoError(a.t, err)
+	keys := require.Call(a.Get(a.t.Context())).Succeeds(a.t)
 	if keys == nil {
 		return ""
 	}
@@ -63,21 +62,17 @@ func TestTheOperatorCreatesAKeyForWorkersOnceAndReadsAReplacedOne(t *testing.T) 
 	secret := adminSecret("")
 	test := newAdminKeyTest(t, secret)
 	first := test.readKey()
-	if again := test.readKey(); first == "" || again != first {
-		t.Errorf("the key changes from %q to %q", first, again)
-	}
+	require.True(t, first != "", "there is no key")
+	require.Equal(t, first, test.readKey())
 	other := &adminKeyTest{Store: New(test.Clients, test.secret), t: t, clock: test.clock}
 	require.Equal(t, first, other.readKey())
 	require.NoError(t, test.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	secret.Data = nil
 	require.NoError(t, test.Client.Update(t.Context(), secret))
-	if replaced := test.readKey(); replaced == "" || replaced == first {
-		t.Errorf("the key is %q after it was removed from the Secret", replaced)
-	}
+	replaced := test.readKey()
+	require.True(t, replaced != "" && replaced != first, "the key is %q after it was removed from the Secret", replaced)
 	test.failure = errors.New("the API server does not answer")
-	if kept := test.readKey(); kept == "" {
-		t.Error("the operator forgets its key while the API server does not answer")
-	}
+	require.Equal(t, replaced, test.readKey())
 }
 
 func TestPoolsWorkWithoutAKeyForWorkers(t *testing.T) {
@@ -100,7 +95,6 @@ func TestPoolsWorkWithoutAKeyForWorkers(t *testing.T) {
 func TestPoolsWaitForAKeyForWorkersWhileTheAPIServerDoesNotAnswer(t *testing.T) {
 	test := newAdminKeyTest(t, adminSecret(""))
 	test.failure = errors.New("the API server does not answer")
-	if keys, err := test.Get(t.Context()); keys != nil || err == nil {
-		t.Errorf("keys %v, %v; want an error", keys, err)
-	}
+	keys, err := test.Get(t.Context())
+	require.True(t, keys == nil && err != nil, "keys %v, %v; want an error", keys, err)
 }

@@ -3,9 +3,12 @@ package bulkhead
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -63,9 +66,8 @@ func TestAnObservationIsUsedOnceByTheReconciliationThatItEnqueues(t *testing.T) 
 	for want := range 3 {
 		o.start("v1", o.count)
 		o.awaitRequest()
-		if got, found, err := o.observe("v1"); !found || got != want+1 || err != nil {
-			t.Fatalf("%d, %t, %v, want %d", got, found, err, want+1)
-		}
+		got, found, err := o.observe("v1")
+		require.True(t, found && got == want+1 && err == nil, "%d, %t, %v, want %d", got, found, err, want+1)
 	}
 }
 
@@ -75,9 +77,8 @@ func TestAnObservationOfAnotherSubjectIsMadeAgain(t *testing.T) {
 	o.awaitRequest()
 	o.start("three workers", o.count)
 	o.awaitRequest()
-	if got, found, _ := o.observe("three workers"); !found || got != 2 {
-		t.Errorf("%d, %t, want the second observation", got, found)
-	}
+	got, found, _ := o.observe("three workers")
+	require.True(t, found && got == 2, "%d, %t, want the second observation", got, found)
 }
 
 func TestAReconciliationDuringAnObservationOfAnotherSubjectLeadsToANewOne(t *testing.T) {
@@ -91,9 +92,8 @@ func TestAReconciliationDuringAnObservationOfAnotherSubjectLeadsToANewOne(t *tes
 		o.awaitRequest()
 		o.start("new", o.count)
 		o.awaitRequest()
-		if got, found, _ := o.observe("new"); !found || got != 1 {
-			t.Errorf("%d, %t, want the first new observation", got, found)
-		}
+		got, found, _ := o.observe("new")
+		require.True(t, found && got == 1, "%d, %t, want the first new observation", got, found)
 	})
 }
 
@@ -102,18 +102,16 @@ func TestAnErrorOrPanicOfAnObservationIsThatOfTheReconciliation(t *testing.T) {
 	want := errors.New("refused")
 	o.start("v1", func() (int, error) { return 0, want })
 	o.awaitRequest()
-	if _, found, err := o.observe("v1"); !found || !errors.Is(err, want) {
-		t.Errorf("%t, %v, want %v", found, err, want)
-	}
+	_, found, err := o.observe("v1")
+	require.True(t, found && errors.Is(err, want), "%t, %v, want %v", found, err, want)
 	o.start("v1", func() (int, error) { panic("out of range") })
 	o.awaitRequest()
 	defer func() {
-		if reason, _ := recover().(string); !strings.Contains(reason, "out of range") || !strings.Contains(reason, "observer_test.go") {
-			t.Errorf("panic %q, want the reason and the place", reason)
-		}
+		reason, _ := recover().(string)
+		require.Contains(t, reason, "out of range")
+		require.Contains(t, reason, "observer_test.go")
 	}()
-	_, found, _ := o.observe("v1")
-	t.Errorf("no panic, found: %t", found)
+	_, _, _ = o.observe("v1") //nolint:dogsled // it panics
 }
 
 // The test calls the queue as controller-runtime does after each reconciliation.
@@ -124,9 +122,8 @@ func TestAnObjectThatFailsEachTimeKeepsItsBackoff(t *testing.T) {
 		o.start("v1", o.count)
 		o.queue.Forget(request) // the reconciliation ends without an error
 		o.awaitRequest()
-		if _, found, _ := o.observe("v1"); !found {
-			t.Fatal("no observation")
-		}
+		_, found, _ := o.observe("v1")
+		require.True(t, found, "no observation")
 		o.queue.AddRateLimited(request) // it fails
 		require.Equal(t, failures, o.queue.NumRequeues(request))
 		o.awaitRequest()
@@ -142,9 +139,7 @@ func TestAnObjectThatFailsEachTimeKeepsItsBackoff(t *testing.T) {
 func TestAQueueThatForgetsFailuresIsRefused(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	if err := NewObserver[int](DefaultLimits()).EnqueueTo(t.Context(), queue); err == nil {
-		t.Error("no error")
-	}
+	require.True(t, NewObserver[int](DefaultLimits()).EnqueueTo(t.Context(), queue) != nil, "no error")
 }
 
 func TestADeletedObjectLeavesNothing(t *testing.T) {
@@ -153,4 +148,172 @@ func TestADeletedObjectLeavesNothing(t *testing.T) {
 	o.awaitRequest()
 	o.Forget(testObject)
 	require.Equal(t, 0, len(o.results))
+}
+
+// testWork is work that runs until it is released, or for a given time.
+type testWork struct {
+	t        *testing.T
+	executor *Executor
+	mutex    sync.Mutex
+	running  []string
+	started  []string
+	release  map[string]chan struct{}
+}
+
+func newTestWork(t *testing.T, limits Limits) *testWork {
+	return &testWork{t: t, executor: NewExecutor(limits), release: map[string]chan struct{}{}}
+}
+
+// hang starts work of an object that runs until end is called.
+func (w *testWork) hang(namespace, name, peer string) {
+	key := namespace + "/" + name
+	released := make(chan struct{})
+	w.mutex.Lock()
+	w.release[key] = released
+	w.mutex.Unlock()
+	w.executor.Go(types.NamespacedName{Namespace: namespace, Name: name}, peer, func() {
+		w.mutex.Lock()
+		w.running, w.started = append(w.running, key), append(w.started, key)
+		w.mutex.Unlock()
+		<-released
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.running = slices.DeleteFunc(w.running, func(other string) bool { return other == key })
+	}, func() {})
+}
+
+func (w *testWork) end(keys ...string) {
+	for _, key := range keys {
+		w.mutex.Lock()
+		close(w.release[key])
+		w.mutex.Unlock()
+		synctest.Wait()
+	}
+}
+
+func (w *testWork) endAll() {
+	synctest.Wait()
+	for len(w.nowRunning()) > 0 {
+		w.end(w.nowRunning()...)
+	}
+}
+
+func (w *testWork) nowRunning() []string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return slices.Sorted(slices.Values(w.running))
+}
+
+func (w *testWork) requireRunning(want ...string) {
+	w.t.Helper()
+	synctest.Wait()
+	require.Equal(w.t, slices.Sorted(slices.Values(want)), w.nowRunning())
+}
+
+func TestAPeerThatDoesNotAnswerDelaysOnlyWhatDependsOnIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWork(t, Limits{PerPeer: 2, PerNamespace: 3, Slow: 1, Total: 10})
+		for i := range 5 {
+			w.hang("a", fmt.Sprint(i), "hanging")
+		}
+		w.requireRunning("a/0", "a/1")
+		w.hang("a", "other", "answering")
+		w.requireRunning("a/0", "a/1", "a/other")
+		w.end("a/other")
+		w.end("a/0")
+		w.requireRunning("a/1", "a/2")
+		w.endAll()
+	})
+}
+
+func TestANamespaceWhosePeersDoNotAnswerDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWork(t, Limits{PerPeer: 1, PerNamespace: 2, Slow: 1, Total: 4})
+		for i := range 5 {
+			w.hang("a", fmt.Sprint(i), fmt.Sprint(i))
+		}
+		w.hang("b", "x", "x")
+		w.requireRunning("a/0", "a/1", "b/x")
+		w.endAll()
+	})
+}
+
+func TestNamespacesAndPeersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWork(t, Limits{PerPeer: 1, PerNamespace: 1, Slow: 1, Total: 1})
+		for _, key := range [][3]string{
+			{"a", "1", "p"}, {"a", "2", "p"}, {"a", "3", "p"}, {"a", "4", "q"}, {"b", "1", "p"}, {"b", "2", "p"}, {"c", "1", "p"},
+		} {
+			w.hang(key[0], key[1], key[2])
+			synctest.Wait()
+		}
+		w.endAll()
+		require.Equal(t, []string{"a/1", "a/2", "b/1", "c/1", "a/4", "b/2", "a/3"}, w.started)
+	})
+}
+
+func TestWhatWasSlowTheLastTimeDelaysOnlyWhatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWork(t, Limits{PerPeer: 2, PerNamespace: 2, Slow: 1, Total: 2})
+		for i := range 3 {
+			w.hang("a", fmt.Sprint(i), "p")
+		}
+		time.Sleep(slowAfter + time.Millisecond)
+		w.end("a/0", "a/1")
+		time.Sleep(slowAfter + time.Millisecond)
+		w.end("a/2")
+		for i := range 3 {
+			w.hang("a", fmt.Sprint(i), "p")
+		}
+		w.requireRunning("a/0")
+		w.hang("a", "quick", "p")
+		w.requireRunning("a/0", "a/quick")
+		w.end("a/0", "a/1", "a/2", "a/quick")
+		w.hang("a", "0", "p")
+		w.hang("a", "1", "p")
+		w.requireRunning("a/0", "a/1") // both were quick this time
+		w.endAll()
+	})
+}
+
+func TestWorkForAnObjectDoesNotRunTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		executor := NewExecutor(DefaultLimits())
+		object := types.NamespacedName{Namespace: "a", Name: "x"}
+		runs, again := 0, make(chan struct{})
+		work := func() { runs++; <-again }
+		executor.Go(object, "p", work, func() {})
+		executor.Go(object, "p", work, func() { t.Error("the second work ended") })
+		synctest.Wait()
+		close(again)
+		synctest.Wait()
+		require.Equal(t, 1, runs)
+		ended := false
+		executor.Go(object, "p", work, func() { ended = true })
+		synctest.Wait()
+		require.True(t, runs == 2 && ended, "%d runs, want 2; ended: %t", runs, ended)
+	})
+}
+
+func TestNothingIsStoredWhenAllWorkHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		executor := NewExecutor(Limits{PerPeer: 1, PerNamespace: 2, Slow: 2, Total: 3})
+		done := 0
+		var mutex sync.Mutex
+		for i := range 1000 {
+			object := types.NamespacedName{Namespace: fmt.Sprint(i % 7), Name: fmt.Sprint(i)}
+			executor.Go(object, fmt.Sprint(i%11), func() {
+				time.Sleep(time.Duration(i%3) * time.Millisecond)
+				mutex.Lock()
+				defer mutex.Unlock()
+				done++
+			}, func() {})
+		}
+		executor.finished.Wait()
+		require.Equal(t, 1000, done)
+		for _, turns := range []*turns{executor.quickTurns, executor.slowTurns} {
+			require.True(t, len(turns.namespaces)+len(turns.order)+turns.running == 0, "%+v remains", turns)
+		}
+		require.True(t, len(executor.active)+len(executor.slow) == 0, "%d objects active, %d slow, want none", len(executor.active), len(executor.slow))
+	})
 }

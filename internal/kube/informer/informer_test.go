@@ -1,14 +1,20 @@
 package informer
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +25,7 @@ import (
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
-// fakeAPIServer lists and watches the ConfigMaps of namespace a, and can be stopped. It has no history: a watch begins at the
-// current version.
+// fakeAPIServer lists and watches the ConfigMaps of namespace a, and can be stopped. It has no history: a watch begins at the current version.
 type fakeAPIServer struct {
 	mu      sync.Mutex
 	isDown  bool
@@ -130,8 +135,7 @@ func (r *eventRecorder) record(what string, object any) {
 	r.events = append(r.events, what+" "+configMap.Name+"="+configMap.Data["value"])
 }
 
-// maxRecovery is the time in which an informer recovers. client-go's own informers wait for up to half a minute from the
-// fifth outage on.
+// maxRecovery is the time in which an informer recovers. client-go's own informers wait for up to half a minute from the fifth outage on.
 const maxRecovery = 5 * time.Second
 
 // expectEvents checks that these events come within maxRecovery, in any order.
@@ -149,8 +153,7 @@ func startInformer(t *testing.T, i cache.SharedIndexInformer) *eventRecorder {
 	t.Helper()
 	r := &eventRecorder{}
 	require.NoError(t, i.SetWatchErrorHandler(func(*cache.Reflector, error) { r.failures++ }))
-	_, err := i.AddEventHandler(r)
-	require.NoError(t, err)
+	require.Call(i.AddEventHandler(r)).Succeeds(t)
 	go i.RunWithContext(t.Context())
 	return r
 }
@@ -220,4 +223,159 @@ func TestOnlyTheFirstOfConsecutiveWatchErrorsIsReported(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, recorder.failures)
 	})
+}
+
+// flakyListerWatcher fails if it has a failure.
+type flakyListerWatcher struct {
+	failure error
+	events  watch.Interface
+}
+
+func (u *flakyListerWatcher) List(metav1.ListOptions) (runtime.Object, error) {
+	return &metav1.List{}, u.failure
+}
+
+func (u *flakyListerWatcher) Watch(metav1.ListOptions) (watch.Interface, error) {
+	return u.events, u.failure
+}
+
+func TestARecoveryLastsFromTheFirstFailureToTheNextWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var recoveries []time.Duration
+		server := &flakyListerWatcher{events: watch.NewFake()}
+		r := newRecoveryListerWatcher(server, func(d time.Duration) { recoveries = append(recoveries, d) }, nil)
+		attempt := func(failure error) {
+			server.failure = failure
+			_, err := r.WatchWithContext(t.Context(), metav1.ListOptions{})
+			require.ErrorIs(t, err, failure)
+		}
+		attempt(nil) // before any failure
+		for range 3 {
+			attempt(errors.New("refused"))
+			time.Sleep(time.Minute)
+		}
+		server.failure = nil
+		require.Call(r.ListWithContext(t.Context(), metav1.ListOptions{})).Succeeds(t)
+		time.Sleep(time.Second)
+		attempt(nil)
+		attempt(nil)
+		require.Equal(t, []time.Duration{3*time.Minute + time.Second}, recoveries)
+	})
+}
+
+func TestStoppingAnInformerIsNotAFailure(t *testing.T) {
+	r := newRecoveryListerWatcher(&flakyListerWatcher{failure: context.Canceled}, nil, nil)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := r.ListWithContext(stopped, metav1.ListOptions{})
+	require.True(t, err != nil && r.failedSince.IsZero(), "error %v, failed since %v", err, r.failedSince)
+}
+
+func TestAStoppedWatchLeaksNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails if a goroutine remains
+		source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1})
+		source.Add(&corev1.ConfigMap{})
+		forwarding := watch.Filter(source, func(event watch.Event) (watch.Event, bool) { return event, true })
+		lists := &flakyListerWatcher{events: forwarding}
+		events := require.Call(newRecoveryListerWatcher(lists, nil, nil).WatchWithContext(t.Context(), metav1.ListOptions{})).Succeeds(t)
+		synctest.Wait() // the forwarding goroutine blocks on the event
+		events.Stop()
+	})
+}
+
+// restore stops the server and starts it with an earlier state.
+func (s *fakeAPIServer) restore(change func()) {
+	s.mu.Lock()
+	objects, version := maps.Clone(s.objects), s.version
+	s.mu.Unlock()
+	change()
+	s.stop()
+	s.mu.Lock()
+	s.objects, s.version = objects, version
+	s.mu.Unlock()
+	s.start()
+}
+
+func TestARestoreOfEtcdIsDetectedWhenAWatchReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, detector := newFakeAPIServer(), NewRestoreDetector()
+		s.putConfigMap("kept", "1")
+		recorder := startInformer(t, detector.NewInformer(s, &corev1.ConfigMap{}, 0, cache.Indexers{}))
+		recorder.expectEvents(t, "added kept=1")
+		s.restore(func() {
+			s.putConfigMap("lost", "1")
+			s.putConfigMap("kept", "2")
+			s.putConfigMap("kept", "3")
+			recorder.expectEvents(t, "added lost=1", "changed kept=2", "changed kept=3")
+		})
+		require.ErrorContains(t, detector.Start(t.Context()), "its resourceVersion is 3 and was 5")
+	})
+}
+
+// listVersion is a source whose lists have this resourceVersion.
+type listVersion string
+
+func (v listVersion) List(metav1.ListOptions) (runtime.Object, error) {
+	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: string(v)}}, nil
+}
+
+func (listVersion) Watch(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
+
+func TestOnlyALowerResourceVersionIsARestore(t *testing.T) {
+	for known, want := range map[string]bool{"": false, "0": false, "9": false, "10": false, "11": true, "100": true, "opaque": false} {
+		t.Run("known "+known, func(t *testing.T) {
+			detector := NewRestoreDetector()
+			r := newRecoveryListerWatcher(listVersion("10"), nil, detector.report)
+			for range 2 { // each of several informers detects it
+				require.Equal(t, want, r.checkHistory(t.Context(), known) != nil)
+			}
+			require.Equal(t, want, len(detector.detected) > 0)
+		})
+	}
+}
+
+func TestTheNamespacesWithMostBytesInTheCacheAreReported(t *testing.T) {
+	relay := &eventRelay{events: make(chan watch.Event, 100), firstListDone: make(chan struct{}), knownObjects: map[string]knownObject{}}
+	configMap := func(namespace int, size int) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns-%02d", namespace), Name: "a"},
+			BinaryData: map[string][]byte{"a": make([]byte, size)},
+		}
+	}
+	base := newKnownObject(configMap(1, 0))
+	base.release()
+	expect := func(after string, sizes map[int]int) {
+		t.Helper()
+		var want strings.Builder
+		fmt.Fprintln(&want, "# HELP yardmaster_cache_namespace_bytes Estimated memory of the cached objects of a namespace, for the ten namespaces with the most.")
+		fmt.Fprintln(&want, "# TYPE yardmaster_cache_namespace_bytes gauge")
+		for namespace := range 100 {
+			if size, found := sizes[namespace]; found {
+				fmt.Fprintf(&want, "yardmaster_cache_namespace_bytes{namespace=\"ns-%02d\"} %d\n", namespace, size+base.bytes)
+			}
+		}
+		if len(sizes) == 0 {
+			want.Reset()
+		}
+		err := testutil.CollectAndCompare(cached, strings.NewReader(want.String()), "yardmaster_cache_namespace_bytes")
+		require.True(t, err == nil, "after %s: %v", after, err)
+	}
+	require.NoError(t, errors.Join(relay.Add(configMap(1, 1000)), relay.Add(configMap(2, 2000))))
+	expect("creation", map[int]int{1: 1000, 2: 2000})
+	require.NoError(t, errors.Join(relay.Update(configMap(1, 10)), relay.Delete(configMap(2, 2000))))
+	expect("a change and a deletion", map[int]int{1: 10})
+	var list []any
+	most := map[int]int{}
+	for i := range 30 {
+		list = append(list, configMap(i, 10*i))
+		if i >= 20 {
+			most[i] = 10 * i
+		}
+	}
+	for range 2 { // a list of known objects changes nothing
+		require.NoError(t, relay.Replace(list, "1"))
+		expect("a list", most)
+	}
+	relay.releaseAll()
+	expect("the end of the informer", map[int]int{})
 }

@@ -16,6 +16,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -53,9 +55,7 @@ func TestOnlyTheSecretPathIsServed(t *testing.T) {
 		"a path with two slashes":              {"/" + segment + "/" + poolsPath, http.StatusNotFound},
 		"the fixed path of an earlier version": {"/validate-yardmaster-dev-v1alpha1-workerpool", http.StatusNotFound},
 	} {
-		t.Run(title, func(t *testing.T) {
-			require.Equal(t, row.want, env.post(env.newClient(), row.path, review))
-		})
+		t.Run(title, func(t *testing.T) { require.Equal(t, row.want, env.post(env.newClient(), row.path, review)) })
 	}
 }
 
@@ -108,9 +108,7 @@ func TestFilesThatCannotServeAreRefused(t *testing.T) {
 			row.change(content)
 			writeFiles(t, directory, content)
 			_, err := (&credentialFiles{directory: directory, hosts: []string{"a.b.svc"}}).current(now)
-			if got := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(got, row.want) {
-				t.Errorf("error %q, want %q", got, row.want)
-			}
+			require.True(t, (err == nil) == (row.want == "") && strings.Contains(fmt.Sprint(err), row.want), "error %v, want %q", err, row.want)
 		})
 	}
 }
@@ -119,11 +117,9 @@ func issueCertificate(t *testing.T, now time.Time) (certificate, key []byte) {
 	t.Helper()
 	directory := t.TempDir()
 	writeFiles(t, directory, newCA(t, now))
-	issued, err := (&credentialFiles{directory: directory, hosts: []string{"a.b.svc"}}).current(now)
-	require.NoError(t, err)
+	issued := require.Call((&credentialFiles{directory: directory, hosts: []string{"a.b.svc"}}).current(now)).Succeeds(t)
 	pair := &issued.tls.Certificates[0]
-	rawKey, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	require.NoError(t, err)
+	rawKey := require.Call(x509.MarshalPKCS8PrivateKey(pair.PrivateKey)).Succeeds(t)
 	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
 	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})
 }
@@ -151,9 +147,8 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 	var usedAt time.Time
 	requireAccepted := func() {
 		for _, clock := range []time.Time{usedAt, usedAt.Add(-59 * time.Minute)} {
-			if _, err := used.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: clock}); err != nil {
-				t.Fatalf("%s: %v", usedAt, err)
-			}
+			_, err := used.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: clock})
+			require.True(t, err == nil, "%s: %v", usedAt, err)
 		}
 	}
 	for hour := 0; hour < 11*365*24; hour += 5 {
@@ -176,10 +171,7 @@ func TestAnAuthorityIssuesValidCertificatesUntilItExpires(t *testing.T) {
 			}
 			requireAccepted()
 		}
-		if used, err = x509.ParseCertificate(raw); err != nil {
-			t.Fatal(err)
-		}
-		usedAt = now
+		used, usedAt = require.Call(x509.ParseCertificate(raw)).Succeeds(t), now
 		serials[used.SerialNumber.String()] = true
 		requireAccepted()
 	}
@@ -193,17 +185,11 @@ func TestServerStartsOnceItsFilesExist(t *testing.T) {
 	s := New(Options{Directory: directory})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(t.Context()) }()
-	if err := s.StartedChecker()(nil); err == nil {
-		t.Error("the server is ready without a certificate")
-	}
+	require.True(t, s.StartedChecker()(nil) != nil, "the server is ready without a certificate")
 	certificate, key := certtest.NewCertificate(t)
 	writeFiles(t, directory, map[string][]byte{CertFile: certificate, KeyFile: key, PathFile: []byte(segment)})
 	poll.Until(t, "the server to be ready", func() bool { return s.StartedChecker()(nil) == nil })
-	select {
-	case err := <-ended:
-		t.Fatalf("the server ended: %v", err)
-	default:
-	}
+	require.True(t, len(ended) == 0, "the server ended")
 }
 
 func TestNewCertificatesAndPathsAreUsedWithoutARestart(t *testing.T) {
@@ -232,17 +218,13 @@ func TestClientCertificateIsRequiredWhereItIsConfigured(t *testing.T) {
 		require.NoError(t, os.WriteFile(o.ClientCAFile, certificate, 0o600))
 	})
 	pair := func(certificate, key []byte) tls.Certificate {
-		pair, err := tls.X509KeyPair(certificate, key)
-		require.NoError(t, err)
-		return pair
+		return require.Call(tls.X509KeyPair(certificate, key)).Succeeds(t)
 	}
 	review := reviewOf(t, []byte(`{}`))
-	if status, err := env.tryPost(env.newClient(), "/"+segment+poolsPath, review); err == nil {
-		t.Errorf("without a certificate: %d", status)
-	}
-	if status, err := env.tryPost(env.newClient(pair(certtest.NewCertificate(t))), "/"+segment+poolsPath, review); err == nil {
-		t.Errorf("with a certificate of another authority: %d", status)
-	}
+	status, err := env.tryPost(env.newClient(), "/"+segment+poolsPath, review)
+	require.True(t, err != nil, "without a certificate: %d", status)
+	status, err = env.tryPost(env.newClient(pair(certtest.NewCertificate(t))), "/"+segment+poolsPath, review)
+	require.True(t, err != nil, "with a certificate of another authority: %d", status)
 	require.Equal(t, http.StatusOK, env.post(env.newClient(pair(certificate, key)), "/"+segment+poolsPath, review))
 }
 
@@ -293,9 +275,7 @@ func TestIdlePeersDoNotExcludeTheAPIServer(t *testing.T) {
 	for _, c := range idle[:connections] {
 		require.NoError(t, readUntilClosed(c))
 	}
-	if err := send(); err != nil {
-		t.Errorf("the connection in use was closed: %v", err)
-	}
+	require.NoError(t, send()) // the connection in use was not closed
 	env.wantReviews(5)
 }
 
@@ -312,7 +292,6 @@ func TestNoReviewIsLostWhenTheServerStops(t *testing.T) {
 	t.Error(err)
 }
 
-// stopDuringReviews returns the errors of clients.
 func stopDuringReviews(t *testing.T, leave time.Duration) error {
 	t.Helper()
 	env := startServer(t, func(_ *Options, l *limits) { l.leave = leave })
@@ -383,17 +362,14 @@ func TestSlowPeersAreDisconnected(t *testing.T) {
 	t.Run("a peer that does not finish the handshake", func(t *testing.T) {
 		t.Parallel()
 		c := dial(t, env.address)
-		if _, err := c.Write([]byte{22, 3, 1}); err != nil {
-			t.Fatal(err)
-		}
+		require.Call(c.Write([]byte{22, 3, 1})).Succeeds(t)
 		require.NoError(t, readUntilClosed(c))
 	})
 }
 
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	require.NoError(t, err)
+	c := require.Call((&net.Dialer{}).DialContext(t.Context(), "tcp", address)).Succeeds(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -432,8 +408,7 @@ func startServer(t *testing.T, change ...func(*Options, *limits)) *testServer {
 	env.Server = New(options)
 	env.limits = limits
 	env.Register(poolsPath, admission.WithValidator(newScheme(t), acceptAll{}))
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := require.Call((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")).Succeeds(t)
 	env.address = listener.Addr().String()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -499,9 +474,7 @@ func (env *testServer) newClientAt(host string, certificates ...tls.Certificate)
 
 func (env *testServer) post(client *http.Client, path string, body []byte) int {
 	env.Helper()
-	status, err := env.tryPost(client, path, body)
-	require.NoError(env, err)
-	return status
+	return require.Call(env.tryPost(client, path, body)).Succeeds(env)
 }
 
 func (env *testServer) send(client *http.Client, path string, body io.Reader, change func(*http.Request)) (*http.Response, error) {
@@ -561,7 +534,197 @@ func reviewOf(t *testing.T, object []byte) []byte {
 		UID: "1", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: object},
 	}}
 	review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
-	raw, err := json.Marshal(review)
+	return require.Call(json.Marshal(review)).Succeeds(t)
+}
+
+const mebibyte = 1 << 20
+
+// An operator without bounds would read and decode all of these bodies at the same time.
+func TestFloodOfLargeBodiesDoesNotOccupyMemory(t *testing.T) {
+	const peers, bodyBytes = 60, 6_600_000
+	for title, row := range map[string]struct {
+		path   string
+		length int64
+		want   int
+	}{
+		"without the secret path":  {poolsPath, bodyBytes, http.StatusNotFound},
+		"with the secret path":     {"/" + segment + poolsPath, bodyBytes, http.StatusRequestEntityTooLarge},
+		"without a Content-Length": {"/" + segment + poolsPath, -1, http.StatusLengthRequired},
+	} {
+		t.Run(title, func(t *testing.T) {
+			require.NoError(t, poll.UntilNil(t.Context(), func() error {
+				env := startServer(t)
+				peak := measurePeak(t)
+				var flood sync.WaitGroup
+				for range peers {
+					client := env.newClientAt("127.0.0.2")
+					flood.Go(func() {
+						status, err := sendZeros(env, client, row.path, row.length, bodyBytes)
+						if err == nil && status != row.want { // the server may close the connection first
+							t.Errorf("status %d, want %d", status, row.want)
+						}
+					})
+				}
+				err := env.sendReviews(20)
+				flood.Wait()
+				require.True(t, peak() <= 96*mebibyte, "%d MiB in use, including the clients", peak()/mebibyte)
+				return err
+			}))
+		})
+	}
+}
+
+// A timeout is no mistake of the client: the operator may have been busy until it read the review.
+func TestReviewThatDoesNotArriveInTimeIsATimeout(t *testing.T) {
+	env := startServer(t)
+	body, end := io.Pipe()
+	defer end.Close()
+	response, err := env.send(env.newClient(), "/"+segment+poolsPath+"?timeout=100ms", body, func(r *http.Request) { r.ContentLength = 100 })
 	require.NoError(t, err)
-	return raw
+	_ = response.Body.Close()
+	require.Equal(t, http.StatusRequestTimeout, response.StatusCode)
+}
+
+func sendZeros(env *testServer, client *http.Client, path string, length, size int64) (status int, err error) {
+	response, err := env.send(client, path, io.NopCloser(io.LimitReader(zeros{}, size)), func(r *http.Request) { r.ContentLength = length })
+	if err != nil {
+		return 0, err
+	}
+	_ = response.Body.Close()
+	return response.StatusCode, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// expensiveShapes are the parts of a WorkerPool that need the most memory for their JSON.
+var expensiveShapes = map[string]struct{ before, item, after string }{
+	"containers":          {`{"spec":{"template":{"spec":{"initContainers":[`, `{}`, `]}}}}`},
+	"ephemeral":           {`{"spec":{"template":{"spec":{"ephemeralContainers":[`, `{}`, `]}}}}`},
+	"volumes":             {`{"spec":{"template":{"spec":{"volumes":[`, `{}`, `]}}}}`},
+	"variables":           {`{"spec":{"template":{"spec":{"initContainers":[{"env":[`, `{}`, `]}]}}}}`},
+	"arguments":           {`{"spec":{"template":{"spec":{"initContainers":[{"args":[`, `""`, `]}]}}}}`},
+	"managed fields":      {`{"metadata":{"managedFields":[`, `{}`, `]}}`},
+	"affinities":          {`{"spec":{"template":{"spec":{"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[`, `{}`, `]}}}}}}`},
+	"unknown fields":      {`{"spec":{"unknown":[`, `{}`, `]}}`},
+	"nested unknown ones": {`{"spec":{"unknown":[`, `[[[[]]]]`, `]}}`},
+}
+
+func repeatItem(t *testing.T, shape struct{ before, item, after string }, memory int64) []byte {
+	t.Helper()
+	perItem := memoryToDecode([]byte(shape.item + ","))
+	n := int((memory - memoryToDecode([]byte(shape.before+shape.after)) - 4096) / perItem)
+	n = min(n, (maxReviewBytes-1024)/(len(shape.item)+1))
+	items := strings.Repeat(shape.item+",", n) + shape.item
+	return []byte(shape.before + items + shape.after)
+}
+
+func TestDecodingAReviewNeedsNoMoreMemoryThanReserved(t *testing.T) {
+	for title, shape := range expensiveShapes {
+		t.Run(title, func(t *testing.T) {
+			env := startServer(t)
+			review := reviewOf(t, repeatItem(t, shape, maxReviewMemory*9/10))
+			reserved := memoryToDecode(review)
+			client := env.newClient()
+			peak := measurePeak(t)
+			require.Equal(t, http.StatusOK, env.post(client, "/"+segment+poolsPath, review))
+			used := int64(peak())
+			t.Logf("%.1f MiB used, %.1f MiB reserved for %.1f MiB", float64(used)/mebibyte, float64(reserved)/mebibyte, float64(len(review))/mebibyte)
+			require.True(t, used <= reserved, "%d bytes used, %d reserved", used, reserved)
+		})
+	}
+}
+
+func TestReviewsThatNeedMoreMemoryThanThereIsAreRefused(t *testing.T) {
+	env := startServer(t)
+	review := reviewOf(t, []byte(`{"spec":{"unknown":[`+strings.Repeat(`{},`, maxReviewMemory/(3<<10))+`{}]}}`))
+	require.Equal(t, http.StatusRequestEntityTooLarge, env.post(env.newClient(), "/"+segment+poolsPath, review))
+}
+
+// One tenant creates the most expensive objects that the API server accepts, another small ones.
+func TestExpensiveReviewsDelayNoSmallOnes(t *testing.T) {
+	require.NoError(t, poll.UntilNil(t.Context(), func() error { return sendSmallAmongExpensive(t) }))
+}
+
+// sendSmallAmongExpensive returns an error if the small reviews are late.
+func sendSmallAmongExpensive(t *testing.T) error {
+	t.Helper()
+	env := startServer(t)
+	expensive := reviewOf(t, repeatItem(t, expensiveShapes["containers"], maxReviewMemory*3/4))
+	peak := measurePeak(t)
+	var flood sync.WaitGroup
+	statuses := make(chan string, 50)
+	for number := range cap(statuses) {
+		client, timeout := env.newClient(), "5s"
+		if number == 0 {
+			timeout = testTimeout.String() // on a busy machine, too, this one succeeds
+		}
+		flood.Go(func() {
+			status, err := env.tryPost(client, "/"+segment+poolsPath+"?timeout="+timeout, expensive)
+			statuses <- fmt.Sprint(status, err)
+		})
+	}
+	err := env.sendReviews(20)
+	flood.Wait()
+	close(statuses)
+	count := map[string]int{}
+	for status := range statuses {
+		count[status]++
+	}
+	t.Logf("%v, %d MiB in use", count, peak()/mebibyte)
+	isRight := count["200 <nil>"] > 0 && count["200 <nil>"]+count["503 <nil>"]+count["408 <nil>"] == cap(statuses)
+	require.True(t, isRight, "the expensive reviews returned %v", count)
+	require.True(t, peak() <= 170*mebibyte, "%d MiB in use, including the clients", peak()/mebibyte)
+	return err
+}
+
+func TestReviewWaitsForMemoryAtMostForItsTimeout(t *testing.T) {
+	env := startServer(t)
+	release := require.Call(env.decoding.acquire(t.Context(), maxReviewMemory)).Succeeds(t)
+	large := reviewOf(t, repeatItem(t, expensiveShapes["containers"], 2*smallReviewMemory))
+	var status int
+	poll.Until(t, "a review to arrive within its timeout", func() bool {
+		status = env.post(env.newClient(), "/"+segment+poolsPath+"?timeout=100ms", large)
+		return status != http.StatusRequestTimeout
+	})
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	release()
+	require.Equal(t, http.StatusOK, env.post(env.newClient(), "/"+segment+poolsPath, large))
+}
+
+// measurePeak returns a function that returns the largest increase of the heap since now.
+func measurePeak(t *testing.T) func() uint64 {
+	t.Helper()
+	goruntime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	baseline := sample[0].Value.Uint64()
+	var mu sync.Mutex
+	peak := uint64(0)
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	measure := func() uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		metrics.Read(sample)
+		peak = max(peak, sample[0].Value.Uint64()-min(baseline, sample[0].Value.Uint64()))
+		return peak
+	}
+	go func() {
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				measure()
+			}
+		}
+	}()
+	return measure
 }

@@ -2,13 +2,20 @@ package workerclient
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/test/hostile"
+	"github.com/yardmaster/yardmaster/test/poll"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -58,8 +65,7 @@ func TestStatsAreParsed(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			got, err := newPatientClient().FetchStats(t.Context(), startWorker(t, respondWith(test.response)))
-			require.NoError(t, err)
+			got := require.Call(newPatientClient().FetchStats(t.Context(), startWorker(t, respondWith(test.response)))).Succeeds(t)
 			require.Equal(t, test.want, got)
 			require.True(t, got.IsDraining() == test.draining && got.IsDrained() == test.drained, "draining %t, drained %t", got.IsDraining(), got.IsDrained())
 		})
@@ -67,18 +73,33 @@ func TestStatsAreParsed(t *testing.T) {
 }
 
 func TestInvalidResponsesAreErrors(t *testing.T) {
+	running := func(numbers string) http.HandlerFunc { return respondWith(`{"state":"Running",` + numbers + `}`) }
 	for title, test := range map[string]struct {
 		handle http.HandlerFunc
 		want   string
 	}{
 		"not JSON":                   {respondWith("hello"), "invalid character"},
 		"empty object":               {respondWith(`{}`), "reports no state"},
-		"negative number":            {respondWith(`{"state":"Running","inFlight":-1}`), "inFlight is -1"},
-		"negative time":              {respondWith(`{"state":"Running","recent":{"count":1,"seconds":-1}}`), "impossible recent attempts"},
-		"too many returns":           {respondWith(`{"state":"Running","recent":{"count":1,"returned":2}}`), "impossible recent attempts"},
+		"negative number":            {running(`"inFlight":-1`), "inFlight is -1"},
+		"negative time":              {running(`"recent":{"count":1,"seconds":-1}`), "impossible recent attempts"},
+		"too many returns":           {running(`"recent":{"count":1,"returned":2}`), "impossible recent attempts"},
 		"endless response":           {respondWith(strings.Repeat(" ", maxResponseBytes+1)), "longer than 16384 bytes"},
 		"error status":               {http.NotFound, "404 Not Found"},
 		"response after the timeout": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
+
+		"negative prefetched messages":  {running(`"prefetched":-9223372036854775808`), ""},
+		"negative successes":            {running(`"succeeded":-1`), ""},
+		"negative failures":             {running(`"failed":-1`), ""},
+		"running jobs that overflow":    {running(`"inFlight":9223372036854775807`), ""},
+		"successes that overflow a sum": {running(`"succeeded":9223372036854775807`), ""},
+		"failures that overflow a sum":  {running(`"failed":9223372036854775807`), ""},
+		"more than 64 bits":             {running(`"inFlight":1e400`), ""},
+		"a fraction":                    {running(`"inFlight":0.5`), ""},
+		"not a number":                  {running(`"inFlight":NaN`), ""},
+		"infinity":                      {running(`"inFlight":Infinity`), ""},
+		"a number as text":              {running(`"inFlight":"3"`), ""},
+		"a list of numbers":             {running(`"inFlight":[3]`), ""},
+		"two documents":                 {respondWith(`{"state":"Running","inFlight":1}{"state":"Drained"}`), ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			c := newPatientClient()
@@ -112,4 +133,83 @@ func TestWaitingForASlotEndsWithTheContext(t *testing.T) {
 	defer cancel()
 	_, err := c.FetchStats(ctx, "127.0.0.1:1")
 	require.True(t, err == context.DeadlineExceeded, "the error is %v", err) //nolint:errorlint // the error must not be wrapped
+}
+
+const (
+	// maxAllocated bounds the memory that one response can cost.
+	maxAllocated = 1 << 20
+	// maxDuration is longer than requestTimeout, for slow test machines.
+	maxDuration = 5 * time.Second
+)
+
+// startRawWorker starts a server that sends each connection's bytes itself, after the request.
+func startRawWorker(t *testing.T, respond hostile.Attack) (address string) {
+	t.Helper()
+	listener := require.Call((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")).Succeeds(t)
+	t.Cleanup(func() { _ = listener.Close() })
+	go hostile.Serve(listener, func(connection net.Conn) {
+		hostile.AfterRequest(connection)
+		respond(connection)
+	})
+	return listener.Addr().String()
+}
+
+func TestHostileResponsesAreBoundedInTimeAndMemory(t *testing.T) {
+	for title, respond := range hostile.Workers() {
+		t.Run(title, func(t *testing.T) {
+			address := startRawWorker(t, respond)
+			require.NoError(t, poll.UntilNil(t.Context(), func() error { // a busy machine can be late
+				c := New()
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				startedAt := time.Now()
+				stats, err := c.FetchStats(t.Context(), address)
+				duration := time.Since(startedAt)
+				runtime.ReadMemStats(&after)
+				allocated := after.TotalAlloc - before.TotalAlloc
+				require.True(t, err != nil && len(err.Error()) <= 1024, "stats %+v, error %v", stats, err)
+				require.True(t, allocated <= maxAllocated, "%d bytes were allocated, want at most %d", allocated, maxAllocated)
+				if duration > maxDuration {
+					return fmt.Errorf("the request took %s", duration)
+				}
+				return nil
+			}))
+		})
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var reached atomic.Int32
+	target := startWorker(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		address := startWorker(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://"+target, status) })
+		_, err := New().FetchStats(t.Context(), address)
+		require.ErrorContains(t, err, strconv.Itoa(status))
+		require.True(t, New().Drain(t.Context(), address, "token") != nil, "status %d was accepted as the response to a drain request", status)
+	}
+	require.Equal(t, 0, reached.Load())
+}
+
+// The operator reconciles ten pools at the same time by default. Nine of them have workers that never answer.
+func TestWorkersThatHangDoNotDelayThoseOfOtherPools(t *testing.T) {
+	c := newPatientClient()
+	hanging := startRawWorker(t, hostile.Send(""))
+	healthy := startWorker(t, respondWith(`{"state":"Running"}`))
+	var group sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer group.Wait()
+	defer cancel()
+	for range 9 * MaxConcurrentRequestsPerPool {
+		group.Go(func() { _, _ = c.FetchStats(ctx, hanging) })
+	}
+	poll.Until(t, "all requests that hang to have a slot", func() bool { return len(c.requestSlots) == 9*MaxConcurrentRequestsPerPool })
+	var answered sync.WaitGroup
+	for range MaxConcurrentRequestsPerPool {
+		answered.Go(func() {
+			if _, err := c.FetchStats(t.Context(), healthy); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	answered.Wait()
 }

@@ -83,8 +83,7 @@ func (c *traceCollector) serveHTTP(t *testing.T) string {
 
 func (c *traceCollector) serveGRPC(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := require.Call((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")).Succeeds(t)
 	s := grpc.NewServer()
 	collector.RegisterTraceServiceServer(s, c)
 	go func() { _ = s.Serve(listener) }()
@@ -92,8 +91,7 @@ func (c *traceCollector) serveGRPC(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// serveHanging returns the URL of a collector that accepts requests and never responds, and the number of
-// connections to it.
+// serveHanging returns the URL of a collector that accepts requests and never responds, and the number of connections to it.
 func serveHanging(t *testing.T) (target string, connections *atomic.Int64) {
 	t.Helper()
 	connections = &atomic.Int64{}
@@ -161,9 +159,7 @@ func TestEachAttemptIsExportedInTheTraceOfItsProducer(t *testing.T) {
 			})
 			var want []string
 			for _, span := range received.received() {
-				if fmt.Sprintf("%x", span.GetTraceId()) != producerTrace || fmt.Sprintf("%x", span.GetParentSpanId()) != producerSpan {
-					t.Errorf("span %v", span)
-				}
+				require.Equal(t, producerTrace+" "+producerSpan, fmt.Sprintf("%x %x", span.GetTraceId(), span.GetParentSpanId()))
 				want = append(want, fmt.Sprintf("00-%s-%x-01", producerTrace, span.GetSpanId()))
 			}
 			require.True(t, len(want) == 2, "%d spans", len(want))
@@ -179,8 +175,7 @@ func TestEachAttemptIsExportedInTheTraceOfItsProducer(t *testing.T) {
 
 func TestCommandsHaveTheTraceContextInTheirEnvironment(t *testing.T) {
 	e, out := newScriptRunner(`echo "$TRACEPARENT $TRACESTATE"`)
-	state, err := trace.ParseTraceState("vendor=1")
-	require.NoError(t, err)
+	state := require.Call(trace.ParseTraceState("vendor=1")).Succeeds(t)
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state})
 	require.NoError(t, e.handle(trace.ContextWithSpanContext(t.Context(), span), newJob()))
 	want := "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-01 vendor=1\n"
@@ -228,14 +223,13 @@ func TestJobsDoNotDependOnTheCollector(t *testing.T) {
 			for name, value := range values {
 				t.Setenv(name, value)
 			}
-			err := poll.UntilNil(t.Context(), func() error { // a busy machine can be late
+			require.NoError(t, poll.UntilNil(t.Context(), func() error { // a busy machine can be late
 				attempts, stopTime := forwardTwoAttempts(t)
 				if limit := tracingStopTimeout + 2*time.Second; len(attempts) != 2 || stopTime > limit {
 					return fmt.Errorf("%d attempts; the worker stopped after %s, want at most %s", len(attempts), stopTime, limit)
 				}
 				return nil
-			})
-			require.NoError(t, err)
+			}))
 		})
 	}
 }
@@ -252,7 +246,7 @@ func TestSpansThatTheCollectorDoesNotTakeNeedLittleMemory(t *testing.T) {
 		return stats.HeapAlloc
 	}
 	before := heap()
-	err := poll.UntilNil(t.Context(), func() error { // a busy machine can be late
+	require.NoError(t, poll.UntilNil(t.Context(), func() error { // a busy machine can be late
 		startedAt := time.Now()
 		for range 200_000 {
 			_, span := tracer.Start(t.Context(), strings.Repeat("x", 1024))
@@ -262,8 +256,7 @@ func TestSpansThatTheCollectorDoesNotTakeNeedLittleMemory(t *testing.T) {
 			return fmt.Errorf("200,000 spans took %s", took)
 		}
 		return nil
-	})
-	require.NoError(t, err)
+	}))
 	poll.Until(t, "the collector to hang", func() bool { return connections.Load() > 0 })
 	growth := int64(heap()) - int64(before)
 	require.True(t, growth <= 32<<20, "the spans of a collector that hangs need %d MiB", growth>>20)

@@ -12,9 +12,7 @@ var startTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func at(offset time.Duration) time.Time { return startTime.Add(offset) }
 
-var testSettings = Settings{
-	FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 4, Cooldown: 30 * time.Second,
-}
+var testSettings = Settings{FailureThresholdPercent: 50, Window: time.Minute, MinSamples: 4, Cooldown: 30 * time.Second}
 
 // runJobs runs one job a second from the given offset. In results, + is a job that succeeds, - is a job that fails, and a space is a minute
 // without jobs.
@@ -54,21 +52,13 @@ func TestBreakerOpensAtTheFailureThreshold(t *testing.T) {
 }
 
 func TestOpenBreakerAdmitsOneProbeAfterTheCooldown(t *testing.T) {
-	for name, row := range map[string]struct {
-		probe string
-		want  State
-	}{
-		"the probe succeeds": {"+", Closed},
-		"the probe fails":    {"-", Open},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := New(testSettings)
-			runJobs(b, 0, "----") // opens at 3 s
-			require.Equal(t, 0, b.AdmissionLimit(at(33*time.Second-1)))
-			require.Equal(t, 1, b.AdmissionLimit(at(33*time.Second)))
-			runJobs(b, 33*time.Second, row.probe)
-			require.Equal(t, row.want, b.State(at(40*time.Second)))
-		})
+	for probe, want := range map[string]State{"+": Closed, "-": Open} {
+		b := New(testSettings)
+		runJobs(b, 0, "----") // opens at 3 s
+		require.Equal(t, 0, b.AdmissionLimit(at(33*time.Second-1)))
+		require.Equal(t, 1, b.AdmissionLimit(at(33*time.Second)))
+		runJobs(b, 33*time.Second, probe)
+		require.Equal(t, want, b.State(at(40*time.Second)))
 	}
 }
 
@@ -107,9 +97,8 @@ func TestRandomResultsNeitherBlockTheBreakerNorAdmitASecondProbe(t *testing.T) {
 		for _, ticket := range running {
 			b.RecordResult(ticket, false, now)
 		}
-		if now = now.Add(time.Hour); b.AdmissionLimit(now) == 0 {
-			t.Fatalf("seed %d: no job is admitted after an hour in state %s", seed, b.State(now))
-		}
+		now = now.Add(time.Hour)
+		require.True(t, b.AdmissionLimit(now) > 0, "seed %d: no job is admitted after an hour in state %s", seed, b.State(now))
 	}
 }
 

@@ -46,8 +46,7 @@ func (p *fakeScaler) GetMetrics(_ context.Context, request *externalscaler.GetMe
 
 func (p *fakeScaler) listenAndServe(t *testing.T, options ...grpc.ServerOption) (address string) {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := require.Call((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")).Succeeds(t)
 	server := grpc.NewServer(options...)
 	externalscaler.RegisterExternalScalerServer(server, p)
 	go func() { _ = server.Serve(listener) }()
@@ -57,8 +56,7 @@ func (p *fakeScaler) listenAndServe(t *testing.T, options ...grpc.ServerOption) 
 
 func newScalerSource(t *testing.T, o ScalerOptions) backlog.Source {
 	t.Helper()
-	s, err := New(o)
-	require.NoError(t, err)
+	s := require.Call(New(o)).Succeeds(t)
 	t.Cleanup(s.Disconnect)
 	return s
 }
@@ -71,7 +69,6 @@ func metricValues(integer int64, float float64) []*externalscaler.MetricValue {
 	return []*externalscaler.MetricValue{{MetricName: "m", MetricValue: integer, MetricValueFloat: float}}
 }
 
-// oneMetric returns the values of the only metric.
 func oneMetric(values []*externalscaler.MetricValue) map[string][]*externalscaler.MetricValue {
 	return map[string][]*externalscaler.MetricValue{"m": values}
 }
@@ -126,8 +123,7 @@ func TestABacklogAndItsTargetAreReadFromTheMetricsOfAScaler(t *testing.T) {
 func TestTLSConnectionToScaler(t *testing.T) {
 	certificate, key := certtest.NewCertificate(t)
 	otherCertificate, _ := certtest.NewCertificate(t)
-	pair, err := tls.X509KeyPair(certificate, key)
-	require.NoError(t, err)
+	pair := require.Call(tls.X509KeyPair(certificate, key)).Succeeds(t)
 	p := &fakeScaler{metrics: []*externalscaler.MetricSpec{metricSpecs("m", 5, 0)}, values: oneMetric(metricValues(2, 0))}
 	address := p.listenAndServe(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
 	for name, row := range map[string]struct {
@@ -141,11 +137,10 @@ func TestTLSConnectionToScaler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reading, err := newScalerSource(t, ScalerOptions{Address: address, Credentials: broker.Credentials{TLS: row.tls}}).Read(t.Context())
-			if row.want == "" && (err != nil || reading.Backlog != 2) || row.want != "" && broker.ClassOf(err) != row.want {
-				t.Errorf("%+v: %v, want %s", reading, err, row.want)
-			}
+			isRight := err == nil && row.want == "" && reading.Backlog == 2 || err != nil && broker.ClassOf(err) == row.want
+			require.True(t, isRight, "%+v: %v, want %s", reading, err, row.want)
 		})
 	}
-	_, err = New(ScalerOptions{Address: address, Credentials: broker.Credentials{TLS: &broker.TLS{CA: []byte("x")}}})
+	_, err := New(ScalerOptions{Address: address, Credentials: broker.Credentials{TLS: &broker.TLS{CA: []byte("x")}}})
 	require.True(t, broker.ClassOf(err) == broker.ClassInvalid, "an invalid CA: %v", err)
 }

@@ -77,8 +77,7 @@ func TestQueryReturnsOneNumberOrAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(serveResponses(map[string]string{"waiting": row.response}))
 			defer server.Close()
-			s, err := NewQuerySource(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Backlog: "waiting"})
-			require.NoError(t, err)
+			s := require.Call(NewQuerySource(broker.Credentials{URL: server.URL + "/prom/"}, Queries{Backlog: "waiting"})).Succeeds(t)
 			defer s.Disconnect()
 			reading, err := s.Read(t.Context())
 			if row.class == "" {
@@ -100,16 +99,14 @@ func TestEachQuerySetsItsFieldOfTheReading(t *testing.T) {
 	}))
 	defer server.Close()
 	access := broker.Credentials{URL: server.URL + "/prom"}
-	s, err := NewQuerySource(access, Queries{Backlog: `sum(waiting{q="a"})`, InFlight: "busy", TotalArrivals: "sent"})
-	require.NoError(t, err)
+	s := require.Call(NewQuerySource(access, Queries{Backlog: `sum(waiting{q="a"})`, InFlight: "busy", TotalArrivals: "sent"})).Succeeds(t)
 	reading, err := s.Read(t.Context())
 	require.True(t, err == nil && reading.Backlog == 3 && *reading.InFlight == 2 && *reading.TotalArrivals == 1000, "%+v: %v", reading, err)
 	for field, queries := range map[string]Queries{
 		"inFlightQuery": {Backlog: "busy", InFlight: "none"},
 		"arrivalsQuery": {Backlog: "busy", TotalArrivals: "none"},
 	} {
-		s, err := NewQuerySource(access, queries)
-		require.NoError(t, err)
+		s := require.Call(NewQuerySource(access, queries)).Succeeds(t)
 		reading, err := s.Read(t.Context())
 		require.ErrorContains(t, err, field)
 		require.Equal(t, backlog.Reading{}, reading)
@@ -162,9 +159,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer server.Close()
 	for url, want := range map[string]broker.ErrorClass{server.URL: broker.ClassInvalid, "http://127.0.0.1:1": broker.ClassUnreachable} {
-		s, err := NewQuerySource(broker.Credentials{URL: url, Token: "hidden"}, Queries{Backlog: "q"})
-		require.NoError(t, err)
-		_, err = s.Read(t.Context())
+		s := require.Call(NewQuerySource(broker.Credentials{URL: url, Token: "hidden"}, Queries{Backlog: "q"})).Succeeds(t)
+		_, err := s.Read(t.Context())
 		require.True(t, broker.ClassOf(err) == want && !redirected, "%s: %v, redirect followed: %t", url, err, redirected)
 		require.True(t, !strings.Contains(err.Error(), "query=") && !strings.Contains(err.Error(), "hidden"), "%v", err)
 	}

@@ -26,8 +26,7 @@ import (
 // rabbitMQBinDir is where Debian's package installs the programs. The wrappers in /usr/sbin need the user rabbitmq.
 const rabbitMQBinDir = "/usr/lib/rabbitmq/bin/"
 
-// fastStatisticsConfig makes the management API report changes within a second. Its interval is the
-// sample retention interval, 5 seconds by default.
+// fastStatisticsConfig makes the management API report changes within a second. Its interval is the sample retention interval, 5 seconds by default.
 const fastStatisticsConfig = "management.sample_retention_policies.global.minute = 1\n" +
 	"management.sample_retention_policies.basic.minute = 1\nmanagement.sample_retention_policies.detailed.minute = 1\n"
 
@@ -94,14 +93,11 @@ func (s *rabbitMQServer) startProcess() {
 	require.True(s.t, err == nil, "RabbitMQ does not start: %v: %s", err, output)
 }
 
-// address returns the URL for clients.
 func (s *rabbitMQServer) address() string { return "amqp://guest:guest@127.0.0.1:" + s.amqp }
 
-// openChannel declares the queue and returns the channel.
 func (s *rabbitMQServer) openChannel(queue string) *amqp.Channel {
 	s.t.Helper()
-	connection, err := amqp.Dial(s.address())
-	require.NoError(s.t, err)
+	connection := require.Call(amqp.Dial(s.address())).Succeeds(s.t)
 	s.t.Cleanup(func() { _ = connection.Close() })
 	channel, err := connection.Channel()
 	if err == nil {

@@ -39,9 +39,9 @@ func TestBacklogOfAListIsItsLength(t *testing.T) {
 	s := redistest.Start(t)
 	for length := range 4 {
 		reading, err := readBoundedList(t, broker.Credentials{URL: s.URL()}, "jobs")
-		if want := s.RunCLIForNumber("LLEN", "jobs"); err != nil || reading.Backlog != want || want != int64(length) || reading.MeasuredTime.IsZero() {
-			t.Errorf("%+v: %v, want %d waiting", reading, err, want)
-		}
+		want := s.RunCLIForNumber("LLEN", "jobs")
+		isRead := err == nil && reading.Backlog == want && want == int64(length) && !reading.MeasuredTime.IsZero()
+		require.True(t, isRead, "%+v: %v, want %d waiting", reading, err, want)
 		require.True(t, reading.InFlight == nil && reading.TotalArrivals == nil, "%+v: a list reports neither messages in flight nor arrivals", reading)
 		s.RunCLI("LPUSH", "jobs", "x")
 	}
@@ -67,13 +67,11 @@ func TestBacklogOfAStreamGroup(t *testing.T) {
 			for _, command := range row.commands {
 				s.RunCLI(strings.Fields(command)...)
 			}
-			stream, err := NewStreamSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs", "g")
-			require.NoError(t, err)
+			stream := require.Call(NewStreamSource(t.Context(), broker.Credentials{URL: s.URL()}, "jobs", "g")).Succeeds(t)
 			defer stream.Disconnect()
 			reading, err := stream.Read(t.Context())
-			if err != nil || reading.Backlog != row.waiting || reading.InFlight == nil || *reading.InFlight != row.inFlight {
-				t.Fatalf("%+v: %v", reading, err)
-			}
+			isRead := err == nil && reading.Backlog == row.waiting && reading.InFlight != nil && *reading.InFlight == row.inFlight
+			require.True(t, isRead, "%+v: %v", reading, err)
 			got := reading.TotalArrivals
 			require.True(t, (got == nil || *got == row.arrivals) && (got != nil || row.arrivals == 0), "arrivals %v, want %d", got, row.arrivals)
 			output := s.RunCLI("XPENDING", "jobs", "g")
@@ -181,15 +179,13 @@ func TestListInARedisCluster(t *testing.T) {
 	s.RunCLI("LPUSH", "jobs", "x")
 	stopped := redistest.Start(t)
 	stopped.Stop()
-	reading, err := readBoundedList(t, broker.Credentials{URL: stopped.URL() + ", " + s.URL()}, "jobs")
-	require.True(t, err == nil && reading.Backlog == 1, "%+v: %v", reading, err)
+	require.Equal(t, 1, require.Call(readBoundedList(t, broker.Credentials{URL: stopped.URL() + ", " + s.URL()}, "jobs")).Succeeds(t).Backlog)
 }
 
 func TestConnectionIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	list, err := NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")
-	require.NoError(t, err)
+	list := require.Call(NewListSource(t.Context(), broker.Credentials{URL: s.URL(), Name: "a worker\n"}, "jobs")).Succeeds(t)
 	defer list.Disconnect()
 	require.Contains(t, s.RunCLI("CLIENT", "LIST"), "name=a-worker- ")
 }
