@@ -29,7 +29,7 @@ const (
 //	GET  /metrics  metrics for Prometheus, unless they have their own address
 //
 // POST requests need a token of the operator, or must come from the worker's host if it has no
-// Options.AdminKeyFile; otherwise the response is 403. /prestop is 404 without Options.PreStopSecret.
+// Options.AdminKeyFile; otherwise the response is 403. /prestop needs Options.PreStopSecret, if it is set.
 // All other responses except those of /livez and /metrics contain the Stats.
 func (w *Worker) AdminHandler() http.Handler {
 	mux := http.NewServeMux()

@@ -22,6 +22,7 @@ import (
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/kinds/jobreport"
 	jobreportcontroller "github.com/yardmaster/yardmaster/internal/kinds/jobreport/controller"
+	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/internal/kube/flagenv"
 	"github.com/yardmaster/yardmaster/internal/version"
@@ -256,7 +257,7 @@ func (p *flagParser) bindBrokerFlags() {
 	f.StringVar(&o.WorkerImage, "worker-image", "",
 		"Image with this program, for the sidecar in drain mode Sidecar, the egress proxies of sessions and their network check, and archives of logs. Empty means that of --operator-pod. Without both, the first two are refused, sessions do not check their network, and no logs are archived.")
 	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
-		"Secret in the operator's namespace with the key that signs requests of the operator to workers, and the tokens with which sessions use egress proxies. If empty, other Pods can send workers the same requests, and no session can use a proxy.")
+		"Secret in the operator's namespace with the key that signs requests of the operator to workers, and the tokens with which sessions use egress proxies. If empty, Pods that reach port 8081 of workers can send them the same requests, and no session can use a proxy.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
 		"Time between two comparisons of an unchanged Queue with its broker.")
 	f.StringVar(&o.ClusterID, "cluster-id", "",
@@ -272,7 +273,13 @@ func (p *flagParser) bindSessionFlags() {
 	f.StringVar(&p.values.NetworkCheckService, "network-check-service", "",
 		"Service of the operator, in its namespace, through which sessions check whether NetworkPolicies are enforced. If empty, they do not.")
 	f.Func("cluster-cidrs", "Networks of the cluster with public addresses, which the egress profile PublicOnly then excludes, as CIDRs separated by commas. May be repeated.",
-		func(value string) error { return flagenv.AppendPrefixes(&n.ClusterNetworks, value) })
+		func(value string) error {
+			err := flagenv.AppendPrefixes(&n.ClusterNetworks, value)
+			if i := slices.IndexFunc(n.ClusterNetworks, sessionrunner.HasAllPublic); err == nil && i >= 0 {
+				return fmt.Errorf("%s has all public addresses", n.ClusterNetworks[i])
+			}
+			return err
+		})
 	f.Func("egress-proxy-networks", "Further networks that egress proxies of sessions may connect to, such as that of an internal Git server, as CIDRs separated by commas. May be repeated. Default: public addresses only.",
 		func(value string) error { return flagenv.AppendPrefixes(&n.ProxyNetworks, value) })
 	f.StringVar(&n.DNSNamespace, "dns-namespace", metav1.NamespaceSystem, "Namespace of the Pods that resolve names for sessions.")

@@ -178,6 +178,7 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		"a domain on the engine Asynq":         {args: "--broker-url-secret=redis --broker-engine=Asynq --broker-jetstream-domain=hub", want: "and the engine NATS"},
 		"Sentinels on the engine NATS":         {args: "--broker-url-secret=nats --broker-sentinel-master=main", want: "and the engine Asynq"},
 		"a login at no Sentinels":              {args: "--broker-sentinel-credentials-secret=login", want: "needs --broker-sentinel-master"},
+		"a cluster with all public addresses":  {args: "--cluster-cidrs=203.0.113.0/24,0.0.0.0/0", want: "0.0.0.0/0 has all public addresses"},
 		"an address instead of a network":      {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
 		"a namespace of Kubernetes":            {args: "--namespaces=team-a,kube-system", want: "does not work in namespace kube-system"},
 		"reports on a namespace of Kubernetes": {args: "--report-namespaces=kube-public", want: "does not work in namespace kube-public"},

@@ -78,6 +78,9 @@ func ReadTLS(ctx context.Context, liveReader client.Reader, namespace, name stri
 	if tls == nil {
 		return nil, InvalidSecret("Secret %q has none of the keys ca.crt, tls.crt, tls.key", name)
 	}
+	if _, err := tls.ClientConfig(); err != nil { // else the broker would be said to have refused it
+		return nil, InvalidSecret("Secret %q: %w", name, err)
+	}
 	return tls, nil
 }
 

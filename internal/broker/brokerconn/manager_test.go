@@ -183,6 +183,8 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 		"an unsupported engine":          {with(func(b *v1alpha1.Broker) { b.Engine = "Pigeon" }), v1alpha1.ReasonNoBroker, "broker.engine is Pigeon"},
 		"a missing key":                  {withKey, v1alpha1.ReasonSecretInvalid, `"broker" has no value for the key "address"`},
 		"an empty TLS Secret":            {withTLS("empty"), v1alpha1.ReasonSecretInvalid, "none of the keys ca.crt"},
+		"a CA that is not PEM":           {withTLS("odd"), v1alpha1.ReasonSecretInvalid, "the CA certificate is not PEM"},
+		"a certificate without its key":  {withTLS("keyless"), v1alpha1.ReasonSecretInvalid, "both must be PEM, and belong together"},
 		"empty credentials":              {withLogin("empty"), v1alpha1.ReasonSecretInvalid, "none of the keys username"},
 		"a URL of another scheme":        {natsBroker("web"), v1alpha1.ReasonURLInvalid, "url has an unsupported scheme"},
 		"an invalid URL with a password": {natsBroker("odd"), v1alpha1.ReasonURLInvalid, "url is not a valid URL"},
@@ -194,7 +196,8 @@ func TestAnInvalidBrokerIsReported(t *testing.T) {
 			private := newSecret("private", "url", "nats://hidden", "token", "hidden", "ca.crt", "hidden")
 			private.Labels[v1alpha1.LabelBroker] = "false"
 			m := startManager(t, newSecret("broker", "url", "nats://127.0.0.1:1"), newSecret("empty"), private,
-				newSecret("web", "url", "http://broker"), newSecret("odd", "url", "nats://me:hidden@%zz"))
+				newSecret("web", "url", "http://broker"), newSecret("odd", "url", "nats://me:hidden@%zz", "ca.crt", "hidden"),
+				newSecret("keyless", "tls.crt", "hidden"))
 			err := m.waitForReason(row.broker, row.reason)
 			require.ErrorContains(t, err, row.wantMessage)
 			require.True(t, !strings.Contains(err.Error(), "hidden"), "the message is %q", err)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -37,6 +38,15 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 				references = append(references, Reference{"PersistentVolumeClaim", volume.PersistentVolumeClaim.ClaimName, at.Child("persistentVolumeClaim", "claimName").String()})
 			}
 		}
+		for _, list := range []struct {
+			name       string
+			containers []corev1.Container
+		}{{"containers", template.Spec.Containers}, {"initContainers", template.Spec.InitContainers}} {
+			for i := range list.containers {
+				at := field.NewPath("spec", "template", "spec", list.name).Index(i)
+				references = append(references, environmentReferences(&list.containers[i], at)...)
+			}
+		}
 	}
 	if bundle := runner.Spec.CABundle; bundle != nil {
 		references = append(references, Reference{"ConfigMap", bundle.Name, "spec.caBundle.name"})
@@ -48,6 +58,22 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 		references = append(references, Reference{"PersistentVolumeClaim", archive.ClaimRef.Name, "spec.archive.claimRef.name"})
 	}
 	return slices.DeleteFunc(references, func(r Reference) bool { return len(validation.IsDNS1123Subdomain(r.Name)) > 0 })
+}
+
+// environmentReferences returns the ConfigMaps without which a container does not start.
+func environmentReferences(container *corev1.Container, at *field.Path) (references []Reference) {
+	isRequired := func(optional *bool) bool { return optional == nil || !*optional }
+	for i := range container.Env {
+		if source := container.Env[i].ValueFrom; source != nil && source.ConfigMapKeyRef != nil && isRequired(source.ConfigMapKeyRef.Optional) {
+			references = append(references, Reference{"ConfigMap", source.ConfigMapKeyRef.Name, at.Child("env").Index(i).Child("valueFrom", "configMapKeyRef", "name").String()})
+		}
+	}
+	for i := range container.EnvFrom {
+		if source := container.EnvFrom[i].ConfigMapRef; source != nil && isRequired(source.Optional) {
+			references = append(references, Reference{"ConfigMap", source.Name, at.Child("envFrom").Index(i).Child("configMapRef", "name").String()})
+		}
+	}
+	return references
 }
 
 // Observation is what the status of a SessionRunner is derived from.

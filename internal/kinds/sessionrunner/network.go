@@ -77,6 +77,16 @@ func (n *Network) AllowsProxy(address netip.Addr) bool {
 	return false
 }
 
+// HasAllPublic reports whether a network has all public IPv4 or IPv6 addresses. As a network of the cluster, it would leave none.
+func HasAllPublic(network netip.Prefix) bool {
+	for public := range publicNetworks {
+		if IsSubnetOrEqual(public.String(), network.String()) {
+			return true
+		}
+	}
+	return false
+}
+
 // PublicPeers returns all public addresses outside the cluster.
 func (n *Network) PublicPeers() []networkingv1.NetworkPolicyPeer {
 	var peers []networkingv1.NetworkPolicyPeer

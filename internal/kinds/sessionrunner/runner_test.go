@@ -307,6 +307,13 @@ func TestObjectsThatASessionRunnerNeedsAreFoundExceptSecrets(t *testing.T) {
 	spec := &runner.Spec
 	testbuilder.RunnerPod(spec).ServiceAccountName = "caller"
 	testbuilder.RunnerPod(spec).ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	fromConfigMap := func(name string, optional bool) corev1.EnvVar {
+		return corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: "a", Optional: &optional,
+		}}}
+	}
+	sidecar := corev1.Container{Name: "cache", Env: []corev1.EnvVar{{Name: "B", Value: "b"}, fromConfigMap("unused", true), fromConfigMap("settings", false)}}
+	testbuilder.RunnerPod(spec).InitContainers = []corev1.Container{sidecar}
 	testbuilder.MountVolume(spec, "docs", "/docs", testbuilder.ConfigMapVolume("docs"))
 	testbuilder.MountVolume(spec, "models", "/models", testbuilder.ClaimVolume("models"))
 	testbuilder.MountVolume(spec, "keys", "/keys", testbuilder.SecretVolume("keys"))
@@ -322,11 +329,12 @@ func TestObjectsThatASessionRunnerNeedsAreFoundExceptSecrets(t *testing.T) {
 		{"ServiceAccount", "caller", "spec.template.spec.serviceAccountName"},
 		{"ConfigMap", "docs", "spec.template.spec.volumes[0].configMap.name"},
 		{"PersistentVolumeClaim", "models", "spec.template.spec.volumes[1].persistentVolumeClaim.claimName"},
+		{"ConfigMap", "settings", "spec.template.spec.initContainers[0].env[2].valueFrom.configMapKeyRef.name"},
 		{"ConfigMap", "cas", "spec.caBundle.name"},
 		{"ConfigMap", "prices", "spec.model.prices.name"},
 		{"PersistentVolumeClaim", "transcripts", "spec.archive.claimRef.name"},
 	}
 	require.Equal(t, want, References(runner))
 	spec.Model.Prices, spec.Archive.ClaimRef = nil, nil
-	require.Equal(t, want[:4], References(runner))
+	require.Equal(t, want[:5], References(runner))
 }

@@ -63,7 +63,10 @@ func (s *session) execute(ctx context.Context) (int, error) {
 	}
 	if s.repositories != nil {
 		start := s.events.now()
-		if err := s.repositories.prepare(ctx); err != nil {
+		switch err := s.repositories.prepare(ctx); {
+		case err != nil && ctx.Err() != nil:
+			return exitTerminated, nil
+		case err != nil:
 			return exitFailure, err
 		}
 		s.events.report("The repositories were prepared in %s", s.events.now().Sub(start).Round(time.Millisecond))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	sessions "github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
 	"github.com/yardmaster/yardmaster/internal/pod/agentprofile"
 	"github.com/yardmaster/yardmaster/test/output"
@@ -377,4 +378,12 @@ func TestSignalsOfTheProcessEndTheSession(t *testing.T) {
 	terminate := sync.OnceFunc(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
 	code, err := s.runUntilReady(t.Context(), terminate, "--profile", "exec", "--", "sh", "-c", "echo ready; sleep 100")
 	require.True(t, code == exitTerminated && err == nil, "code %d, error %v", code, err)
+}
+
+func TestASessionThatIsTerminatedWhileItWaitsForItsRepositoriesHasNotFailed(t *testing.T) {
+	s := newTestSession(t, "p").setRepository(&v1alpha1.SessionRepo{}).set(map[string]string{"AGENTIC_GIT": t.TempDir()}) // nobody clones
+	ctx, terminate := context.WithCancel(t.Context())
+	terminate()
+	code, err := s.runWith(ctx, "--profile", "events", "--", "true")
+	require.True(t, code == exitTerminated && err == nil, "code %d, error %v: %s", code, err, s.out)
 }
