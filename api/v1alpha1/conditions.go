@@ -41,7 +41,7 @@ const (
 	ConditionOpenReportsReady = "OpenReportsReady"
 
 	// ConditionBrokerReachable is False when a Queue has no broker, the Secret of the broker is missing or invalid, or the broker does not
-	// answer or refuses the login.
+	// answer, refuses the login or a permission, or cannot be used: it is too old, has no JetStream, or its URL has a denied address.
 	ConditionBrokerReachable = "BrokerReachable"
 	// ConditionConfigSynced is False when the queue on the broker does not match the spec of a Queue, nothing enforces a field of the spec, or
 	// another Queue owns the queue. It is Unknown until the broker confirms that this Queue owns the queue.
