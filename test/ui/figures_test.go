@@ -237,18 +237,24 @@ func (r *replay) serve(w http.ResponseWriter, request *http.Request) bool {
 		for _, object := range r.objects {
 			list.Items = append(list.Items, *object)
 		}
-		_ = encoder.Encode(list)
+		send(encoder, list)
 		return true
 	}
 	if query.Get("sendInitialEvents") == "true" {
 		for _, object := range r.objects {
-			_ = encoder.Encode(event("ADDED", object))
+			send(encoder, event("ADDED", object))
 		}
 		end := &v1alpha1.SequentialJob{TypeMeta: r.objects[0].TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1000", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-		_ = encoder.Encode(event("BOOKMARK", end))
+		send(encoder, event("BOOKMARK", end))
 	}
 	r.change(request, encoder, w.(http.Flusher))
 	return true
+}
+
+// send reports whether the client still reads.
+func send(encoder *json.Encoder, object any) bool {
+	err := encoder.Encode(object)
+	return err == nil
 }
 
 func event(kind string, object any) any {
@@ -282,7 +288,7 @@ func (r *replay) change(request *http.Request, encoder *json.Encoder, flusher ht
 		r.changes++
 		object.ResourceVersion = fmt.Sprint(r.version)
 		r.mu.Unlock()
-		if encoder.Encode(event("MODIFIED", object)) != nil { // the client does not read any more
+		if !send(encoder, event("MODIFIED", object)) {
 			return
 		}
 		flusher.Flush()

@@ -146,6 +146,17 @@ func (u *runningUI) stop() {
 
 func contains(text, part string) bool { return strings.Contains(text, part) }
 
+// browser is a tab of Chromium that has opened the page.
+type browser struct {
+	t   *testing.T
+	ui  *runningUI
+	ctx context.Context
+
+	mu sync.Mutex
+	// problems are errors and violations of the content security policy; requests are to other hosts.
+	problems, requests []string
+}
+
 func (b *browser) setOffline(offline bool) {
 	b.t.Helper()
 	b.run("changing the network", command(network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
@@ -181,17 +192,6 @@ func failStaleJob(job *batchv1.Job) {
 func (b *browser) press(keys string) {
 	b.t.Helper()
 	b.run("pressing "+keys, chromedp.KeyEvent(keys))
-}
-
-// browser is a tab of Chromium that has opened the page.
-type browser struct {
-	t   *testing.T
-	ui  *runningUI
-	ctx context.Context
-
-	mu sync.Mutex
-	// problems are errors and violations of the content security policy; requests are to other hosts.
-	problems, requests []string
 }
 
 // stepTimeout limits each step of a test, and attemptTimeout each attempt of a wait: the browser may open another page.
