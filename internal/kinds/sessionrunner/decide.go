@@ -14,6 +14,8 @@ import (
 	"github.com/yardmaster/yardmaster/internal/decision"
 )
 
+const configMapKind = "ConfigMap"
+
 // Reference is an object that the Pods of a SessionRunner's sessions need.
 type Reference struct {
 	Kind, Name string
@@ -33,7 +35,7 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 			at := field.NewPath("spec", "template", "spec", "volumes").Index(i)
 			switch volume := &template.Spec.Volumes[i]; {
 			case volume.ConfigMap != nil && (volume.ConfigMap.Optional == nil || !*volume.ConfigMap.Optional):
-				references = append(references, Reference{"ConfigMap", volume.ConfigMap.Name, at.Child("configMap", "name").String()})
+				references = append(references, Reference{configMapKind, volume.ConfigMap.Name, at.Child("configMap", "name").String()})
 			case volume.PersistentVolumeClaim != nil:
 				references = append(references, Reference{"PersistentVolumeClaim", volume.PersistentVolumeClaim.ClaimName, at.Child("persistentVolumeClaim", "claimName").String()})
 			}
@@ -49,10 +51,10 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 		}
 	}
 	if bundle := runner.Spec.CABundle; bundle != nil {
-		references = append(references, Reference{"ConfigMap", bundle.Name, "spec.caBundle.name"})
+		references = append(references, Reference{configMapKind, bundle.Name, "spec.caBundle.name"})
 	}
 	if model := runner.Spec.Model; model != nil && model.Prices != nil {
-		references = append(references, Reference{"ConfigMap", model.Prices.Name, "spec.model.prices.name"})
+		references = append(references, Reference{configMapKind, model.Prices.Name, "spec.model.prices.name"})
 	}
 	if archive := runner.Spec.Archive; archive != nil && archive.ClaimRef != nil {
 		references = append(references, Reference{"PersistentVolumeClaim", archive.ClaimRef.Name, "spec.archive.claimRef.name"})
@@ -65,12 +67,12 @@ func environmentReferences(container *corev1.Container, at *field.Path) (referen
 	isRequired := func(optional *bool) bool { return optional == nil || !*optional }
 	for i := range container.Env {
 		if source := container.Env[i].ValueFrom; source != nil && source.ConfigMapKeyRef != nil && isRequired(source.ConfigMapKeyRef.Optional) {
-			references = append(references, Reference{"ConfigMap", source.ConfigMapKeyRef.Name, at.Child("env").Index(i).Child("valueFrom", "configMapKeyRef", "name").String()})
+			references = append(references, Reference{configMapKind, source.ConfigMapKeyRef.Name, at.Child("env").Index(i).Child("valueFrom", "configMapKeyRef", "name").String()})
 		}
 	}
 	for i := range container.EnvFrom {
 		if source := container.EnvFrom[i].ConfigMapRef; source != nil && isRequired(source.Optional) {
-			references = append(references, Reference{"ConfigMap", source.Name, at.Child("envFrom").Index(i).Child("configMapRef", "name").String()})
+			references = append(references, Reference{configMapKind, source.Name, at.Child("envFrom").Index(i).Child("configMapRef", "name").String()})
 		}
 	}
 	return references
@@ -92,7 +94,7 @@ type Observation struct {
 }
 
 var missingReasons = map[string]string{
-	"ConfigMap":             v1alpha1.ReasonConfigMapNotFound,
+	configMapKind:           v1alpha1.ReasonConfigMapNotFound,
 	"PersistentVolumeClaim": v1alpha1.ReasonClaimNotFound,
 	"ServiceAccount":        v1alpha1.ReasonServiceAccountNotFound,
 }
