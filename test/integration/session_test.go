@@ -16,6 +16,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -561,7 +562,21 @@ func clientWithRoles(t *testing.T, ns, user string, names ...string) client.Clie
 	c := impersonate(t, user, "system:authenticated")
 	probe := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: ns}}
 	probe.Spec.Prompt, probe.Spec.UserContext = "none", &v1alpha1.UserContext{UserID: user}
+	// The API server learns of one Role after the other.
+	isAllowed := func(verb string, rule *rbacv1.PolicyRule) bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: ns, Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0],
+		}}}
+		return cluster.Create(t.Context(), review) == nil && review.Status.Allowed
+	}
 	poll.Until(t, user+" to have permissions", func() bool {
+		for _, name := range names {
+			for i := range all[name] {
+				if rule := &all[name][i]; len(rule.ResourceNames) == 0 && slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !isAllowed(verb, rule) }) {
+					return false
+				}
+			}
+		}
 		return c.List(t.Context(), &v1alpha1.AgenticSessionList{}, client.InNamespace(ns)) == nil &&
 			c.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) == nil
 	})
