@@ -46,7 +46,7 @@ type SessionRunnerStatus struct {
 
 // Reasons of the conditions of every kind, for a SessionRunner that is not ready, besides those of ConditionEgressProxyReady.
 const (
-	// ReasonConfigMapNotFound means that a ConfigMap of a volume, of caBundle or of model.prices does not exist.
+	// ReasonConfigMapNotFound means that a ConfigMap of a volume, of the environment in template, of caBundle or of model.prices does not exist.
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
 	// ReasonClaimNotFound means that a PersistentVolumeClaim of a volume, or of archive, does not exist.
 	ReasonClaimNotFound = "ClaimNotFound"

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -34,7 +35,7 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 		for i := range template.Spec.Volumes {
 			at := field.NewPath("spec", "template", "spec", "volumes").Index(i)
 			switch volume := &template.Spec.Volumes[i]; {
-			case volume.ConfigMap != nil && (volume.ConfigMap.Optional == nil || !*volume.ConfigMap.Optional):
+			case volume.ConfigMap != nil && !ptr.Deref(volume.ConfigMap.Optional, false):
 				references = append(references, Reference{configMapKind, volume.ConfigMap.Name, at.Child("configMap", "name").String()})
 			case volume.PersistentVolumeClaim != nil:
 				references = append(references, Reference{"PersistentVolumeClaim", volume.PersistentVolumeClaim.ClaimName, at.Child("persistentVolumeClaim", "claimName").String()})
@@ -64,14 +65,13 @@ func References(runner *v1alpha1.SessionRunner) []Reference {
 
 // environmentReferences returns the ConfigMaps without which a container does not start.
 func environmentReferences(container *corev1.Container, at *field.Path) (references []Reference) {
-	isRequired := func(optional *bool) bool { return optional == nil || !*optional }
 	for i := range container.Env {
-		if source := container.Env[i].ValueFrom; source != nil && source.ConfigMapKeyRef != nil && isRequired(source.ConfigMapKeyRef.Optional) {
+		if source := container.Env[i].ValueFrom; source != nil && source.ConfigMapKeyRef != nil && !ptr.Deref(source.ConfigMapKeyRef.Optional, false) {
 			references = append(references, Reference{configMapKind, source.ConfigMapKeyRef.Name, at.Child("env").Index(i).Child("valueFrom", "configMapKeyRef", "name").String()})
 		}
 	}
 	for i := range container.EnvFrom {
-		if source := container.EnvFrom[i].ConfigMapRef; source != nil && isRequired(source.Optional) {
+		if source := container.EnvFrom[i].ConfigMapRef; source != nil && !ptr.Deref(source.Optional, false) {
 			references = append(references, Reference{configMapKind, source.Name, at.Child("envFrom").Index(i).Child("configMapRef", "name").String()})
 		}
 	}
