@@ -51,7 +51,8 @@ func parseOpenAI(in *incoming) (*request, error) {
 	var stream, background bool
 	var chatOutput, output, answers, calls int64
 	var tools []struct {
-		Type string `json:"type"`
+		Type      string `json:"type"`
+		Execution string `json:"execution"`
 	}
 	var ignored json.RawMessage
 	_, e1 := in.field(&model, "model")
@@ -82,7 +83,9 @@ func parseOpenAI(in *incoming) (*request, error) {
 	hosted, searches := false, int64(0)
 	for _, tool := range tools {
 		switch {
-		case openAIClientTools[tool.Type]:
+		case openAIClientTools[tool.Type], tool.Type == "tool_search" && tool.Execution == "client":
+		case tool.Type == "tool_search": // only its rounds cost something
+			hosted = true
 		case tool.Type == "web_search":
 			hosted, searches = true, cmp.Or(max(calls, 0), maxSearches)
 		case in.limited:

@@ -481,5 +481,7 @@ func TestBoundsOfRequests(t *testing.T) {
 	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"input":[{"type":"item_reference","id":"x"}]}`, 100_000, 10, 1, 0)
 	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"previous_response_id":"x"}`, 100_000, 10, 1, 0)
 	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"tools":[{"type":"web_search"}]}`, 100_000, 10, 11, 10)
+	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"tools":[{"type":"tool_search"}]}`, 100_000, 10, 11, 0)
+	check("OpenAI", "/v1/responses", `{"model":"m","max_output_tokens":10,"tools":[{"type":"tool_search","execution":"client"}]}`, 90+overhead, 10, 1, 0)
 	check("Google", "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":10,"candidateCount":2}}`, 62+overhead, 20, 1, 0)
 }
