@@ -460,19 +460,16 @@ func FirstPod(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner) *corev
 	return pod
 }
 
-// budgetProblem returns why no attempt may start; nil if time and budget are left.
-func budgetProblem(f *facts, status *v1alpha1.AgenticSessionStatus) *decision.Problem {
-	if left, limited := remainingSeconds(&f.Observation, status); limited && left == 0 {
-		return &problemTimeUsedUp
-	}
-	return costProblem(&f.Observation, status)
-}
-
+// checkBudget returns why no attempt may start; nil if time and budget are left.
 func checkBudget(f *facts, status *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) {
-	if problem := budgetProblem(f, status); problem != nil {
-		return &obstacle{Problem: *problem, isFatal: true}, nil
+	problem := costProblem(&f.Observation, status)
+	if left, limited := remainingSeconds(&f.Observation, status); limited && left == 0 {
+		problem = &problemTimeUsedUp
 	}
-	return nil, nil
+	if problem == nil {
+		return nil, nil
+	}
+	return &obstacle{Problem: *problem, isFatal: true}, nil
 }
 
 // checkProtection has no time limit: only an administrator can change the admission policies.

@@ -465,7 +465,7 @@ func closeAttempt(f *facts, before *v1alpha1.AgenticSessionStatus, left evidence
 		}
 		v.Message += separator + v.lastMessage
 	}
-	if v.outcome == v1alpha1.RunFailed && budgetProblem(f, &s) == nil && takeRetry(&s, f.spec.Retry, v.Reason) {
+	if exhausted, _ := checkBudget(f, &s); v.outcome == v1alpha1.RunFailed && exhausted == nil && takeRetry(&s, f.spec.Retry, v.Reason) {
 		v.outcome = v1alpha1.RunRetried
 	}
 	s.Attempts = append(s.Attempts, v1alpha1.SessionAttempt{

@@ -24,6 +24,48 @@ type createdJob struct {
 	uid  types.UID
 }
 
+// Record implements kube.Kind. A status that opens an attempt is stored only if no other session reserved the workspace, and
+// the SessionRunner has a place.
+func (r *Reconciler) Record(
+	ctx context.Context, s *v1alpha1.AgenticSession, observation *agenticsession.Observation, decision *agenticsession.Decision,
+) (*v1alpha1.AgenticSession, error) {
+	if !decision.ChangesStatus(s) {
+		return s, nil
+	}
+	after := s.DeepCopy()
+	after.Status = decision.Status
+	opens := s.Status.Attempt.JobName == "" && after.Status.Attempt.JobName != ""
+	// Reserve before the status is written, because waiting sessions check the reservation when they observe the
+	// status.
+	if !opens || after.Status.Workspace.ClaimRef.Name == "" {
+		r.workspaces.releaseUnused(after)
+	} else if !r.workspaces.reserve(after) {
+		return s, kube.ErrStale // the next reconciliation observes which session uses it
+	}
+	if opens {
+		if err := r.capacity.reservePlace(ctx, observation.Runner, after); err != nil {
+			r.workspaces.releaseUnused(s)
+			return s, err
+		}
+	}
+	err := kube.UpdateStatus(ctx, r.Client, s, after)
+	if opens {
+		r.capacity.settle(after, err)
+	}
+	countStatusUpdate(err)
+	if err != nil {
+		r.workspaces.releaseUnused(s)
+		return s, fmt.Errorf("updating status: %w", err)
+	}
+	r.writeCache.Record(after)
+	r.forgetUnused(after)
+	for _, event := range decision.Events {
+		kube.EmitEvent(r.Recorder, after, event)
+	}
+	countTransition(after, &s.Status, r.Clock.Now())
+	return after, nil
+}
+
 // Act implements kube.Kind.
 func (r *Reconciler) Act(
 	ctx context.Context, s *v1alpha1.AgenticSession, observation *agenticsession.Observation, d *agenticsession.Decision,
@@ -38,8 +80,20 @@ func (r *Reconciler) Act(
 
 // act executes a decision in the order of its fields. It returns the object that the API server refused, if any.
 func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *agenticsession.Decision) (*decision.Refusal, error) {
-	if err := r.changeJobs(ctx, d); err != nil {
-		return nil, err
+	for _, job := range d.DeleteJobs { // a Job that ended since it was observed has an outcome
+		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
+			return nil, err
+		}
+	}
+	if deadline := d.SetDeadline; deadline != nil {
+		metadata := newMetadata(batchv1.SchemeGroupVersion.WithKind("Job"))
+		metadata.Namespace, metadata.Name = deadline.Job.Namespace, deadline.Job.Name
+		err := patchObject(ctx, r.Client, metadata, types.MergePatchType, map[string]any{
+			"metadata": map[string]any{"uid": deadline.Job.UID}, "spec": map[string]any{"activeDeadlineSeconds": deadline.Seconds},
+		})
+		if err != nil && !apierrors.IsNotFound(err) { // the Job was deleted or replaced
+			return nil, fmt.Errorf("setting the deadline of Job %s: %w", deadline.Job.Name, err)
+		}
 	}
 	for _, object := range d.ApplyObjects {
 		if refusal, err := r.applyObject(ctx, s, object); refusal != nil || err != nil {
@@ -47,17 +101,17 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *age
 		}
 	}
 	if d.ShareClaim != nil {
-		if err := r.addClaimOwner(ctx, s, d.ShareClaim); err != nil {
+		if err := r.workspaces.addClaimOwner(ctx, s, d.ShareClaim); err != nil {
 			return nil, err
 		}
 	}
 	if d.KeepClaim != nil {
-		if err := r.keepClaim(ctx, d.KeepClaim); err != nil {
+		if err := r.workspaces.keepClaim(ctx, d.KeepClaim); err != nil {
 			return nil, err
 		}
 	}
 	if d.ReserveWorkspace != nil {
-		if err := r.reserveWorkspace(ctx, d.ReserveWorkspace); err != nil {
+		if err := r.workspaces.reservePod(ctx, d.ReserveWorkspace); err != nil {
 			return nil, err
 		}
 	}
@@ -79,28 +133,6 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.AgenticSession, d *age
 		return nil, kube.DeleteVersion(ctx, r.Client, s, metav1.DeletePropagationBackground)
 	}
 	return nil, nil
-}
-
-// changeJobs deletes Jobs, and changes the deadline of the open attempt's Job, unless it was deleted or replaced.
-func (r *Reconciler) changeJobs(ctx context.Context, decision *agenticsession.Decision) error {
-	for _, job := range decision.DeleteJobs { // a Job that ended since it was observed has an outcome
-		if err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationForeground); err != nil {
-			return err
-		}
-	}
-	deadline := decision.SetDeadline
-	if deadline == nil {
-		return nil
-	}
-	metadata := newMetadata(batchv1.SchemeGroupVersion.WithKind("Job"))
-	metadata.Namespace, metadata.Name = deadline.Job.Namespace, deadline.Job.Name
-	err := r.patchObject(ctx, metadata, types.MergePatchType, map[string]any{
-		"metadata": map[string]any{"uid": deadline.Job.UID}, "spec": map[string]any{"activeDeadlineSeconds": deadline.Seconds},
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("setting the deadline of Job %s: %w", deadline.Job.Name, err)
-	}
-	return nil
 }
 
 // createJob creates the Job after a dry run of its Pod. The Job already exists if an earlier request succeeded without

@@ -16,9 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/sessionrunner"
 )
 
@@ -98,20 +96,4 @@ func (a *apiServer) refresh(ctx context.Context) (changed bool, err error) {
 	changed = a.isKnown && !equality.Semantic.DeepEqual(a.known, rules)
 	a.known, a.isKnown = rules, true
 	return changed, nil
-}
-
-// sessionsWithLease returns the sessions whose runner renews a Lease.
-func (r *Reconciler) sessionsWithLease(ctx context.Context, _ client.Object) []reconcile.Request {
-	var sessions v1alpha1.AgenticSessionList
-	if err := r.Client.List(ctx, &sessions, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the sessions that need the addresses of the API server")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range sessions.Items {
-		if s := &sessions.Items[i]; s.Status.Attempt.JobName != "" && s.Status.Attempt.Limits.ActivityLease {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
-		}
-	}
-	return requests
 }

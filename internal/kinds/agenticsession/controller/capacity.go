@@ -25,6 +25,8 @@ const sessionsPerPage = 50
 // A SessionRunner is verified once the cache contains all sessions that earlier processes started, until a write has an
 // unknown outcome.
 type capacity struct {
+	kube.Clients
+
 	mu       sync.Mutex
 	admitted map[types.NamespacedName]admission
 	verified map[types.NamespacedName]bool
@@ -39,26 +41,26 @@ type admission struct {
 	version string
 }
 
-func newCapacity() *capacity {
-	return &capacity{admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}}
+func newCapacity(clients kube.Clients) *capacity {
+	return &capacity{Clients: clients, admitted: map[types.NamespacedName]admission{}, verified: map[types.NamespacedName]bool{}}
 }
 
-func (a *capacity) isOpen(cached *v1alpha1.AgenticSession) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.isOpenLocked(cached)
+func (c *capacity) isOpen(cached *v1alpha1.AgenticSession) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.isOpenLocked(cached)
 }
 
-func (a *capacity) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
+func (c *capacity) isOpenLocked(cached *v1alpha1.AgenticSession) bool {
 	key := client.ObjectKeyFromObject(cached)
-	known, found := a.admitted[key]
+	known, found := c.admitted[key]
 	if !found || known.uid != cached.UID {
 		return cached.Status.Attempt.JobName != ""
 	}
 	if known.version == "" || isOlder(cached.ResourceVersion, known.version) {
 		return true
 	}
-	delete(a.admitted, key) // the cache has caught up
+	delete(c.admitted, key) // the cache has caught up
 	return cached.Status.Attempt.JobName != ""
 }
 
@@ -70,79 +72,79 @@ func isOlder(version, other string) bool {
 
 // reserve takes a place of a SessionRunner for a session, before its attempt is recorded. hasPlace is called while no
 // other session can be admitted, with a function that reports which sessions are open; a nil hasPlace means no limit.
-func (a *capacity) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error)) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *capacity) reserve(s *v1alpha1.AgenticSession, hasPlace func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if hasPlace != nil {
-		if !a.verified[runnerKey(s)] {
+		if !c.verified[runnerKey(s)] {
 			return kube.ErrStale
 		}
-		switch free, err := hasPlace(a.isOpenLocked); {
+		switch free, err := hasPlace(c.isOpenLocked); {
 		case err != nil:
 			return err
 		case !free:
 			return kube.ErrStale // the next reconciliation observes which sessions use the places
 		}
 	}
-	a.admitted[client.ObjectKeyFromObject(s)] = admission{uid: s.UID}
+	c.admitted[client.ObjectKeyFromObject(s)] = admission{uid: s.UID}
 	return nil
 }
 
 // settle records the outcome of the write of an admission. s is the session as it was stored. If the write failed for
 // another reason than a refusal, the status may have been stored.
-func (a *capacity) settle(s *v1alpha1.AgenticSession, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *capacity) settle(s *v1alpha1.AgenticSession, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(s)
 	if err == nil {
-		a.admitted[key] = admission{s.UID, s.ResourceVersion}
+		c.admitted[key] = admission{s.UID, s.ResourceVersion}
 		return
 	}
-	delete(a.admitted, key)
+	delete(c.admitted, key)
 	wasRefused := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsTooManyRequests(err)
 	if !wasRefused {
-		a.doubt(runnerKey(s))
+		c.doubt(runnerKey(s))
 	}
 }
 
-func (a *capacity) doubt(runner types.NamespacedName) {
-	delete(a.verified, runner)
-	a.doubts++
+func (c *capacity) doubt(runner types.NamespacedName) {
+	delete(c.verified, runner)
+	c.doubts++
 }
 
-// startVerification returns a token for verify, which has no effect if a SessionRunner became unverified since.
-func (a *capacity) startVerification() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.doubts
+// startVerification returns a token for setVerified, which has no effect if a SessionRunner became unverified since.
+func (c *capacity) startVerification() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doubts
 }
 
-func (a *capacity) verify(runner types.NamespacedName, token int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.doubts == token {
-		a.verified[runner] = true
+func (c *capacity) setVerified(runner types.NamespacedName, token int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubts == token {
+		c.verified[runner] = true
 	}
 }
 
-func (a *capacity) isVerified(runner types.NamespacedName) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.verified[runner]
+func (c *capacity) isVerified(runner types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.verified[runner]
 }
 
-func (a *capacity) forget(key types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.admitted, key)
+func (c *capacity) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.admitted, key)
 }
 
 // forgetRunner forgets a deleted SessionRunner. A new SessionRunner with its name is verified again.
-func (a *capacity) forgetRunner(runner types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.doubt(runner)
+func (c *capacity) forgetRunner(runner types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubt(runner)
 }
 
 func runnerKey(s *v1alpha1.AgenticSession) types.NamespacedName {
@@ -150,41 +152,41 @@ func runnerKey(s *v1alpha1.AgenticSession) types.NamespacedName {
 }
 
 // listContenders lists the sessions in the cache that use a SessionRunner or wait for it.
-func (r *Reconciler) listContenders(ctx context.Context, runner types.NamespacedName, isOpen func(*v1alpha1.AgenticSession) bool) ([]agenticsession.Contender, error) {
+func (c *capacity) listContenders(ctx context.Context, runner types.NamespacedName, isOpen func(*v1alpha1.AgenticSession) bool) ([]agenticsession.Contender, error) {
 	var list v1alpha1.AgenticSessionList
-	if err := r.Client.List(ctx, &list, client.InNamespace(runner.Namespace), client.MatchingFields{contenderIndex: runner.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, &list, client.InNamespace(runner.Namespace), client.MatchingFields{contenderIndex: runner.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the sessions of SessionRunner %s: %w", runner.Name, err)
 	}
 	var contenders []agenticsession.Contender
 	for i := range list.Items {
 		s := &list.Items[i]
-		if contender, contends := agenticsession.NewContender(s, agenticsession.RunnerOf(s) == runner.Name && isOpen(s), r.Clock.Now()); contends {
+		if contender, contends := agenticsession.NewContender(s, agenticsession.RunnerOf(s) == runner.Name && isOpen(s), c.Clock.Now()); contends {
 			contenders = append(contenders, contender)
 		}
 	}
 	return contenders, nil
 }
 
-// observeCapacity lists the sessions that compete with this session for the places of a limited SessionRunner.
-func (r *Reconciler) observeCapacity(ctx context.Context, o *agenticsession.Observation) error {
+// observe lists the sessions that compete with this session for the places of a limited SessionRunner.
+func (c *capacity) observe(ctx context.Context, o *agenticsession.Observation) error {
 	if o.Session.Status.Attempt.JobName != "" || !agenticsession.HasCapacityLimit(o.Runner) {
 		return nil
 	}
 	key := runnerKey(o.Session)
-	o.Capacity.Verified = r.capacity.isVerified(key)
+	o.Capacity.Verified = c.isVerified(key)
 	var err error
-	o.Capacity.Contenders, err = r.listContenders(ctx, key, r.capacity.isOpen)
+	o.Capacity.Contenders, err = c.listContenders(ctx, key, c.isOpen)
 	return err
 }
 
-// verifyCapacity reads all sessions of the namespace from the API server. The cache must contain, at least in the same
+// verify reads all sessions of the namespace from the API server. The cache must contain, at least in the same
 // version, the sessions that use the SessionRunner: it then contains all sessions that earlier processes started.
-func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Observation) error {
+func (c *capacity) verify(ctx context.Context, o *agenticsession.Observation) error {
 	key := runnerKey(o.Session)
-	token := r.capacity.startVerification()
+	token := c.startVerification()
 	for next := ""; ; {
 		var page v1alpha1.AgenticSessionList
-		if err := r.Live.List(ctx, &page, client.InNamespace(key.Namespace), client.Limit(sessionsPerPage), client.Continue(next)); err != nil {
+		if err := c.Live.List(ctx, &page, client.InNamespace(key.Namespace), client.Limit(sessionsPerPage), client.Continue(next)); err != nil {
 			return fmt.Errorf("listing the sessions of SessionRunner %s: %w", key.Name, err)
 		}
 		for i := range page.Items {
@@ -192,7 +194,7 @@ func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Obser
 			if runnerKey(live) != key || live.Status.Attempt.JobName == "" {
 				continue
 			}
-			cached, err := kube.GetIfExists(ctx, r.Client, live.Namespace, live.Name, &v1alpha1.AgenticSession{})
+			cached, err := kube.GetIfExists(ctx, c.Client, live.Namespace, live.Name, &v1alpha1.AgenticSession{})
 			if err != nil {
 				return err
 			}
@@ -204,32 +206,32 @@ func (r *Reconciler) verifyCapacity(ctx context.Context, o *agenticsession.Obser
 			break
 		}
 	}
-	r.capacity.verify(key, token)
-	return r.observeCapacity(ctx, o)
+	c.setVerified(key, token)
+	return c.observe(ctx, o)
 }
 
-func (r *Reconciler) reservePlace(ctx context.Context, runner *v1alpha1.SessionRunner, after *v1alpha1.AgenticSession) error {
+func (c *capacity) reservePlace(ctx context.Context, runner *v1alpha1.SessionRunner, after *v1alpha1.AgenticSession) error {
 	if !agenticsession.HasCapacityLimit(runner) {
-		return r.capacity.reserve(after, nil)
+		return c.reserve(after, nil)
 	}
-	return r.capacity.reserve(after, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
-		contenders, err := r.listContenders(ctx, runnerKey(after), isOpen)
+	return c.reserve(after, func(isOpen func(*v1alpha1.AgenticSession) bool) (bool, error) {
+		contenders, err := c.listContenders(ctx, runnerKey(after), isOpen)
 		return err == nil && agenticsession.HasPlace(runner, contenders, agenticsession.UserOf(after)), err
 	})
 }
 
 // nextSessions maps a session that changed to the queued sessions that can start.
-func (r *Reconciler) nextSessions(ctx context.Context, object client.Object) []reconcile.Request {
+func (c *capacity) nextSessions(ctx context.Context, object client.Object) []reconcile.Request {
 	s, ok := object.(*v1alpha1.AgenticSession)
 	if !ok {
 		return nil
 	}
 	key := runnerKey(s)
-	runner, err := kube.GetIfExists(ctx, r.Client, key.Namespace, key.Name, &v1alpha1.SessionRunner{})
+	runner, err := kube.GetIfExists(ctx, c.Client, key.Namespace, key.Name, &v1alpha1.SessionRunner{})
 	if err != nil || !agenticsession.HasCapacityLimit(runner) {
 		return nil
 	}
-	contenders, err := r.listContenders(ctx, key, r.capacity.isOpen)
+	contenders, err := c.listContenders(ctx, key, c.isOpen)
 	if err != nil { // queued sessions are also reconciled regularly
 		return nil
 	}

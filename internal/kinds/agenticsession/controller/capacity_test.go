@@ -14,6 +14,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/kube"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -37,7 +38,7 @@ const crowdSize = 12
 func newCrowd(t *testing.T, seed uint64) *crowd {
 	t.Helper()
 	c := &crowd{
-		t: t, rng: rand.New(rand.NewPCG(seed, 3)), capacity: newCapacity(),
+		t: t, rng: rand.New(rand.NewPCG(seed, 3)), capacity: newCapacity(kube.Clients{}),
 		stored: map[string]*v1alpha1.AgenticSession{}, cached: map[string]*v1alpha1.AgenticSession{}, writes: map[string]*v1alpha1.AgenticSession{},
 		runner: &v1alpha1.SessionRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "default"}},
 	}
@@ -68,7 +69,7 @@ func listOpen(sessions map[string]*v1alpha1.AgenticSession, isOpen func(*v1alpha
 	return contenders
 }
 
-// verify reads the stored sessions, as verifyCapacity does. Other things happen between the list and its end.
+// verify reads the stored sessions, as capacity.verify does. Other things happen between the list and its end.
 func (c *crowd) verify() {
 	process := c.capacity // a killed one verifies nothing for the next one
 	token := process.startVerification()
@@ -84,7 +85,7 @@ func (c *crowd) verify() {
 			return // ErrStale
 		}
 	}
-	process.verify(runnerKey(c.stored["s0"]), token)
+	process.setVerified(runnerKey(c.stored["s0"]), token)
 }
 
 // admit reserves a place for a session, and sends the write of its status.
@@ -147,7 +148,7 @@ func (c *crowd) kill() {
 		c.answer(name)
 	}
 	c.kills++
-	c.capacity = newCapacity()
+	c.capacity = newCapacity(kube.Clients{})
 }
 
 func (c *crowd) step() {
@@ -204,7 +205,7 @@ func TestPlacesOfEndedSessionsAreFreeAgain(t *testing.T) {
 			c.store(ended)
 			c.cached[name] = c.stored[name].DeepCopy()
 		}
-		c.capacity.verify(runnerKey(c.stored["s0"]), c.capacity.startVerification())
+		c.capacity.setVerified(runnerKey(c.stored["s0"]), c.capacity.startVerification())
 		for name := range c.stored {
 			c.admit(name)
 		}

@@ -64,7 +64,7 @@ func TestDeletedPodIsObservedUntilAttemptEnds(t *testing.T) {
 		return len(pods)
 	}
 	require.True(t, podsOf(newTestSession("another of its name")) == 0, "another session with the same name gets the Pod")
-	r := &Reconciler{createdJobs: kube.NewStore[createdJob](), deletedPods: d, workspaces: newWorkspaceReservations()}
+	r := &Reconciler{createdJobs: kube.NewStore[createdJob](), deletedPods: d, workspaces: newWorkspaces(kube.Clients{})}
 	r.forgetUnused(s)
 	require.True(t, podsOf(s) == 1, "the Pod is forgotten while its attempt is open")
 	s.Status.Attempt.JobName = ""
@@ -139,7 +139,7 @@ func TestJobsAndPodsOfADeletedSessionAreDeletedIfTheyBelongToIt(t *testing.T) {
 			for _, object := range changed {
 				require.NoError(t, stored.Update(t.Context(), object))
 			}
-			r := &Reconciler{Clients: kube.Clients{Client: stored}, options: Options{Children: staleCache{stored: newChildren(cached...)}}}
+			r := &remover{client: stored, children: staleCache{stored: newChildren(cached...)}}
 			for range 2 { // twice: the second time finds what the cache still shows
 				result, err := r.remove(t.Context(), deletedSession{"ns", "1"})
 				require.True(t, err == nil && (result.RequeueAfter > 0) == (len(changed) > 0), "result %+v, error %v", result, err)
@@ -168,20 +168,20 @@ func newSessionInWorkspace(name string, uid types.UID) *v1alpha1.AgenticSession 
 }
 
 func TestOnlyOneSessionReservesAWorkspaceUntilItIsReleased(t *testing.T) {
-	for title, release := range map[string]func(w *workspaceReservations, first *v1alpha1.AgenticSession){
-		"the session ended": func(w *workspaceReservations, first *v1alpha1.AgenticSession) {
+	for title, release := range map[string]func(w *workspaces, first *v1alpha1.AgenticSession){
+		"the session ended": func(w *workspaces, first *v1alpha1.AgenticSession) {
 			first.Status.Attempt.JobName = ""
 			w.releaseUnused(first)
 		},
-		"the session is deleted": func(w *workspaceReservations, first *v1alpha1.AgenticSession) {
+		"the session is deleted": func(w *workspaces, first *v1alpha1.AgenticSession) {
 			w.forget(client.ObjectKeyFromObject(first))
 		},
-		"another session has its name": func(w *workspaceReservations, _ *v1alpha1.AgenticSession) {
+		"another session has its name": func(w *workspaces, _ *v1alpha1.AgenticSession) {
 			w.releaseUnused(newSessionInWorkspace("first", "9"))
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			w := newWorkspaceReservations()
+			w := newWorkspaces(kube.Clients{})
 			first, second, elsewhere := newSessionInWorkspace("first", "1"), newSessionInWorkspace("second", "2"), newSessionInWorkspace("third", "3")
 			elsewhere.Status.Workspace.ClaimRef.Name = "own"
 			for range 2 {

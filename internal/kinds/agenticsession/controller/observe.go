@@ -54,8 +54,12 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.AgenticSession) (*
 	if observation.Network.APIServer, err = r.apiServer.rules(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.observeNetworkPolicies(ctx, observation); err != nil {
-		return nil, err
+	for _, selected := range []string{string(s.UID), agenticsession.AllSessions} {
+		var policies networkingv1.NetworkPolicyList
+		if err := r.Client.List(ctx, &policies, client.InNamespace(s.Namespace), client.MatchingFields{selectedIndex: selected}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing NetworkPolicies: %w", err)
+		}
+		observation.NetworkPolicies = append(observation.NetworkPolicies, policies.Items...) // they belong to the cache
 	}
 	if err := r.observeJobs(ctx, r.options.Children, observation, client.MatchingFields{uidIndex: string(s.UID)}); err != nil {
 		return nil, err
@@ -65,26 +69,13 @@ func (r *Reconciler) Observe(ctx context.Context, s *v1alpha1.AgenticSession) (*
 			return nil, err
 		}
 	}
-	if err := r.observeCapacity(ctx, observation); err != nil {
+	if err := r.capacity.observe(ctx, observation); err != nil {
 		return nil, err
 	}
-	if err := r.observeWorkspace(ctx, observation); err != nil {
+	if err := r.workspaces.observe(ctx, observation); err != nil {
 		return nil, err
 	}
 	return observation, r.observeChildren(ctx, observation)
-}
-
-// observeNetworkPolicies reads the NetworkPolicies that may select the session's Pods. They belong to the cache.
-func (r *Reconciler) observeNetworkPolicies(ctx context.Context, observation *agenticsession.Observation) error {
-	s := observation.Session
-	for _, selected := range []string{string(s.UID), agenticsession.AllSessions} {
-		var policies networkingv1.NetworkPolicyList
-		if err := r.Client.List(ctx, &policies, client.InNamespace(s.Namespace), client.MatchingFields{selectedIndex: selected}, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("listing NetworkPolicies: %w", err)
-		}
-		observation.NetworkPolicies = append(observation.NetworkPolicies, policies.Items...)
-	}
-	return nil
 }
 
 func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, observation *agenticsession.Observation, which client.ListOption) error {
@@ -103,45 +94,6 @@ func (r *Reconciler) observeJobs(ctx context.Context, reader client.Reader, obse
 		return fmt.Errorf("listing Pods: %w", err)
 	}
 	observation.Pods, observation.DeletedPod = r.deletedPods.withDeletedPod(pods.Items, observation.Session)
-	return nil
-}
-
-// observeWorkspace reads the session's parent, and finds another session that runs in the same workspace.
-func (r *Reconciler) observeWorkspace(ctx context.Context, observation *agenticsession.Observation) error {
-	s := observation.Session
-	claim := s.Status.Workspace.ClaimRef.Name
-	if s.Spec.ContinueFrom != nil {
-		var err error
-		if observation.Parent, err = kube.GetIfExists(ctx, r.Client, s.Namespace, s.Spec.ContinueFrom.Name, &v1alpha1.AgenticSession{}); err != nil {
-			return err
-		}
-		if observation.Parent != nil && claim == "" {
-			claim = observation.Parent.Status.Workspace.ClaimRef.Name
-		}
-	}
-	if claim == "" {
-		return nil
-	}
-	if name, uid := r.workspaces.otherUser(s, claim); name != "" {
-		// The reservation of a deleted session does not count: it may be released after the last event that requeues this session.
-		other, err := kube.GetIfExists(ctx, r.Client, s.Namespace, name, &v1alpha1.AgenticSession{})
-		if err != nil {
-			return err
-		}
-		if other != nil && other.UID == uid {
-			observation.WorkspaceUser = name
-			return nil
-		}
-	}
-	var sharers v1alpha1.AgenticSessionList
-	if err := r.Client.List(ctx, &sharers, client.InNamespace(s.Namespace), client.MatchingFields{claimIndex: claim}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the sessions of workspace %s: %w", claim, err)
-	}
-	for i := range sharers.Items {
-		if other := &sharers.Items[i]; other.UID != s.UID && other.Status.Attempt.JobName != "" {
-			observation.WorkspaceUser = other.Name
-		}
-	}
 	return nil
 }
 
@@ -189,11 +141,11 @@ func (r *Reconciler) Answer(ctx context.Context, observation *agenticsession.Obs
 	var err error
 	switch {
 	case question.OpenSessions:
-		err = r.verifyCapacity(ctx, observation)
+		err = r.capacity.verify(ctx, observation)
 	case question.Claim != "":
 		answers.Claims[question.Claim], err = kube.ReadMetadata(ctx, r.Live, claimKind, namespace, question.Claim)
 	case question.Mounts != "":
-		answers.Mounts[question.Mounts], err = r.listMountingPods(ctx, namespace, question.Mounts)
+		answers.Mounts[question.Mounts], err = r.workspaces.listMountingPods(ctx, namespace, question.Mounts)
 	case question.Secret != "":
 		secret, readError := kube.ReadMetadata(ctx, r.Live, corev1.SchemeGroupVersion.WithKind("Secret"), namespace, question.Secret)
 		answers.Secrets[question.Secret], err = secret != nil, readError

@@ -54,7 +54,7 @@ type Reconciler struct {
 	createdJobs *kube.Store[createdJob]
 	deletedPods *deletedPods
 	renewals    *renewals
-	workspaces  *workspaceReservations
+	workspaces  *workspaces
 	capacity    *capacity
 	keys        *adminkeys.Store
 	apiServer   *apiServer
@@ -73,8 +73,8 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 		createdJobs: kube.NewStore[createdJob](),
 		deletedPods: newDeletedPods(),
 		renewals:    newRenewals(clients.Clock),
-		workspaces:  newWorkspaceReservations(),
-		capacity:    newCapacity(),
+		workspaces:  newWorkspaces(clients),
+		capacity:    newCapacity(clients),
 		apiServer:   newAPIServer(mgr.GetAPIReader()),
 	}
 }

@@ -32,10 +32,15 @@ type deletedSession struct {
 	uid       types.UID
 }
 
-// setupRemoval ends the Pods of deleted sessions without the garbage collector, which by default deletes 20 objects a second in the
-// whole cluster, and a Pod only after all that was queued before its Job was gone. It deletes all other objects, and without an
-// operator also the Pods.
-func (r *Reconciler) setupRemoval(mgr ctrl.Manager) error {
+// remover ends the Pods of deleted sessions without the garbage collector, which by default deletes 20 objects a second in the
+// whole cluster, and a Pod only after all that was queued before its Job was gone. The garbage collector deletes all other objects, and
+// without an operator also the Pods.
+type remover struct {
+	client   client.Client
+	children client.Reader
+}
+
+func (r *remover) setup(mgr ctrl.Manager, concurrency int) error {
 	onDelete := handler.TypedFuncs[client.Object, deletedSession]{
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], queue workqueue.TypedRateLimitingInterface[deletedSession]) {
 			queue.Add(deletedSession{e.Object.GetNamespace(), e.Object.GetUID()})
@@ -44,16 +49,16 @@ func (r *Reconciler) setupRemoval(mgr ctrl.Manager) error {
 	return builder.TypedControllerManagedBy[deletedSession](mgr).
 		Named("agenticsession-removal").
 		WatchesRawSource(source.TypedKind[client.Object](mgr.GetCache(), &v1alpha1.AgenticSession{}, onDelete)).
-		WithOptions(controller.TypedOptions[deletedSession]{MaxConcurrentReconciles: r.options.Concurrency}).
+		WithOptions(controller.TypedOptions[deletedSession]{MaxConcurrentReconciles: concurrency}).
 		Complete(reconcile.TypedFunc[deletedSession](r.remove))
 }
 
 // remove deletes the Jobs of a deleted session and their Pods. It deletes a Job only in the version in which it belongs to the session:
 // a deletion with --cascade=orphan removes owners.
-func (r *Reconciler) remove(ctx context.Context, deleted deletedSession) (ctrl.Result, error) {
+func (r *remover) remove(ctx context.Context, deleted deletedSession) (ctrl.Result, error) {
 	ofSession := []client.ListOption{client.InNamespace(deleted.namespace), client.MatchingFields{uidIndex: string(deleted.uid)}}
 	jobs, pods := &batchv1.JobList{}, &corev1.PodList{}
-	if err := errors.Join(r.options.Children.List(ctx, jobs, ofSession...), r.options.Children.List(ctx, pods, ofSession...)); err != nil {
+	if err := errors.Join(r.children.List(ctx, jobs, ofSession...), r.children.List(ctx, pods, ofSession...)); err != nil {
 		return ctrl.Result{}, err
 	}
 	var errs []error
@@ -62,7 +67,7 @@ func (r *Reconciler) remove(ctx context.Context, deleted deletedSession) (ctrl.R
 		job := &jobs.Items[i]
 		kept[job.UID] = true
 		if metav1.IsControlledBy(job, &metav1.ObjectMeta{UID: deleted.uid}) {
-			err := kube.DeleteVersion(ctx, r.Client, job, metav1.DeletePropagationBackground)
+			err := kube.DeleteVersion(ctx, r.client, job, metav1.DeletePropagationBackground)
 			kept[job.UID], errs = err != nil, append(errs, err)
 		}
 	}
@@ -71,7 +76,7 @@ func (r *Reconciler) remove(ctx context.Context, deleted deletedSession) (ctrl.R
 		if job := metav1.GetControllerOf(pod); job == nil || kept[job.UID] || pod.DeletionTimestamp != nil {
 			continue
 		}
-		err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+		err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 		errs = append(errs, client.IgnoreNotFound(err))
 	}
 	err := errors.Join(errs...)

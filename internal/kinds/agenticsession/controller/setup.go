@@ -111,7 +111,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := r.writeCache.Follow(context.Background(), mgr.GetCache(), &v1alpha1.AgenticSession{}); err != nil {
 		return err
 	}
-	if err := r.indexFields(mgr); err != nil {
+	if err := indexFields(mgr, r.options.Children); err != nil {
 		return err
 	}
 	if err := metric.Register(metric.NewSumCollector(mgr.GetCache(), &v1alpha1.AgenticSessionList{}, countPhases, sessionsByPhase)); err != nil {
@@ -124,7 +124,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("agenticsession").
 		For(&v1alpha1.AgenticSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.affectedSessions), builder.WithPredicates(phaseOrJobChanged)).
-		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.nextSessions), builder.WithPredicates(placeChanged)).
+		Watches(&v1alpha1.AgenticSession{}, handler.EnqueueRequestsFromMapFunc(r.capacity.nextSessions), builder.WithPredicates(placeChanged)).
 		Watches(&v1alpha1.SessionRunner{}, handler.EnqueueRequestsFromMapFunc(runnerToSessions), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, egressProxyChanged))).
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.sessionsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(childToSession), builder.WithPredicates(ofOneSession)).
@@ -148,7 +148,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(r.apiServer); err != nil {
 		return err
 	}
-	if err := r.setupRemoval(mgr); err != nil {
+	if err := (&remover{r.Client, r.options.Children}).setup(mgr, r.options.Concurrency); err != nil {
 		return err
 	}
 	tracker := newDeletionTracker(r.options.Children, r.Clock)
@@ -163,14 +163,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}))
 }
 
-func (r *Reconciler) indexFields(mgr ctrl.Manager) error {
+func indexFields(mgr ctrl.Manager, children cache.Cache) error {
 	ctx := context.Background()
 	indexed := []client.Object{&batchv1.Job{}, &corev1.Pod{}}
 	for _, kind := range restoredKinds {
 		indexed = append(indexed, newMetadata(kind))
 	}
 	for _, child := range indexed {
-		if err := r.options.Children.IndexField(ctx, child, uidIndex, func(object client.Object) []string {
+		if err := children.IndexField(ctx, child, uidIndex, func(object client.Object) []string {
 			return []string{object.GetLabels()[agenticsession.LabelSessionUID]}
 		}); err != nil {
 			return fmt.Errorf("indexing the objects of sessions: %w", err)
@@ -355,4 +355,20 @@ func (r *Reconciler) sessionsWithPods(ctx context.Context, namespace string) []r
 
 func (r *Reconciler) sessionRequests(ctx context.Context, namespace string, which client.ListOption) []reconcile.Request {
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.AgenticSessionList{}, client.InNamespace(namespace), which)
+}
+
+// sessionsWithLease returns the sessions whose runner renews a Lease.
+func (r *Reconciler) sessionsWithLease(ctx context.Context, _ client.Object) []reconcile.Request {
+	var sessions v1alpha1.AgenticSessionList
+	if err := r.Client.List(ctx, &sessions, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the sessions that need the addresses of the API server")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range sessions.Items {
+		if s := &sessions.Items[i]; s.Status.Attempt.JobName != "" && s.Status.Attempt.Limits.ActivityLease {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+		}
+	}
+	return requests
 }
