@@ -316,7 +316,7 @@ func protectAdminAPI(pod *corev1.PodSpec, sharedName, preStopSecret string) {
 	mountVolume(pod, consumer, adminVolume, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: sharedName},
 		Items:                []corev1.KeyToPath{{Key: AdminKeyFileName, Path: AdminKeyFileName}},
-		Optional:             new(true), // without a key, workers start, and refuse requests
+		Optional:             new(true), // without a key, workers start, and accept all requests
 	}})
 	addPort(consumer, metricsPortName, MetricsPort)
 	for i := range pod.Containers {

@@ -132,7 +132,7 @@ func sequentialJobChangeWarnings(before, after *v1alpha1.SequentialJob) admissio
 		}
 		return nil
 	case sequentialjob.IsFinished(&before.Status) && stepsChanged:
-		return admission.Warnings{"spec: the run has finished; change spec.rerun.id to run the changed steps"}
+		return admission.Warnings{"spec: the run has finished; set spec.rerun, with from, to run the changed steps"}
 	default:
 		return nil
 	}

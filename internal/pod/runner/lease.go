@@ -33,6 +33,7 @@ type lease struct {
 
 	activity chan struct{}
 	mutex    sync.Mutex
+	activeTime time.Time
 	// cost of this process until now; nil if unknown.
 	cost *float64
 	// earlierCost is the cost that earlier processes of the same attempt reported.
@@ -63,10 +64,11 @@ func (l *lease) start(ctx context.Context) {
 	if err := l.restoreCost(ctx); err != nil {
 		l.logf("Reading the Lease: %s", err)
 	}
+	l.record(func() {})
 	l.renew(ctx)
 }
 
-// run renews the Lease after activity, at most once in each interval, until ctx ends.
+// run renews the Lease after activity, and after a failure, at most once in each interval, until ctx ends.
 func (l *lease) run(ctx context.Context) {
 	for {
 		select {
@@ -87,40 +89,50 @@ func (l *lease) run(ctx context.Context) {
 
 // reportActivity reports activity of the agent, and its cost until now. It never waits.
 func (l *lease) reportActivity(cost *float64) {
+	l.record(func() { l.cost = cost })
+	l.requestRenewal()
+}
+
+func (l *lease) finishRun(ctx context.Context) {
+	l.record(func() { l.runFinished = true })
+	l.renew(ctx)
+}
+
+// record changes the state that the next renewal reports as activity of this moment.
+func (l *lease) record(change func()) {
 	l.mutex.Lock()
-	l.cost = cost
-	l.mutex.Unlock()
+	defer l.mutex.Unlock()
+	change()
+	l.activeTime = time.Now()
+}
+
+func (l *lease) requestRenewal() {
 	select {
 	case l.activity <- struct{}{}:
 	default: // the next renewal includes it
 	}
 }
 
-func (l *lease) finishRun(ctx context.Context) {
-	l.mutex.Lock()
-	l.runFinished = true
-	l.mutex.Unlock()
-	l.renew(ctx)
-}
-
-// renew writes the Lease. A failure does not stop the work; the next activity tries again.
+// renew writes the Lease. A failure does not stop the work: run tries again, with the time of the last activity, because no further
+// activity may follow.
 func (l *lease) renew(ctx context.Context) {
 	if l.path == "" {
 		return
 	}
-	body, err := json.Marshal(l.renewal(time.Now()))
+	body, err := json.Marshal(l.renewal())
 	if err == nil {
 		_, err = l.send(ctx, http.MethodPatch, body)
 	}
 	if err != nil && ctx.Err() == nil {
 		l.logf("Renewing the Lease: %s", err)
+		l.requestRenewal()
 	}
 }
 
-func (l *lease) renewal(now time.Time) map[string]any {
+func (l *lease) renewal() map[string]any {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	change := map[string]any{"spec": map[string]any{"renewTime": now.UTC().Format(microTimeFormat), "holderIdentity": l.job}}
+	change := map[string]any{"spec": map[string]any{"renewTime": l.activeTime.UTC().Format(microTimeFormat), "holderIdentity": l.job}}
 	annotations := map[string]string{}
 	if l.cost != nil {
 		const digits = 6
