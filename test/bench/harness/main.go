@@ -109,26 +109,29 @@ func PositiveFlag(number *int, name, usage string) {
 	})
 }
 
-// RunOnCluster is the main function of a benchmark that needs a cluster. It parses the flags, connects to the control plane of -kubeconfig or starts
-// one, installs the CustomResourceDefinitions, builds the operator, prints the machine, and then measures.
+// RunOnCluster is the main function of a benchmark that needs a cluster. It parses the flags, connects to the control plane of -kubeconfig, or if it is empty
+// starts one, installs the CustomResourceDefinitions, builds the operator, prints the machine, and then measures.
 func RunOnCluster(measure func(ctx context.Context, c *Cluster, operatorBinary string) error, roles map[string]ProcessRole) {
 	RunMain(func(ctx context.Context) error {
-		kubeconfig := flag.String("kubeconfig", "", "kubeconfig of a running control plane; if empty, a local one is started")
 		keep := flag.Bool("keep", false, "keep the control plane that was started")
 		flag.Parse()
-		if *kubeconfig == "" {
-			*kubeconfig = startControlPlane(ctx)
+		kubeconfig := kubeconfigFlag().Value.String()
+		if kubeconfig == "" {
+			kubeconfig = startControlPlane(ctx)
 			if !*keep {
 				defer stopControlPlane(ctx)
 			}
 		}
-		c := Must(ConnectToCluster(*kubeconfig))
+		c := Must(ConnectToCluster(kubeconfig))
 		Check(c.InstallCRDs(ctx))
 		binary := Must(testenv.BuildOperator())
 		PrintMachine()
 		return measure(ctx, c, binary)
 	}, roles)
 }
+
+// kubeconfigFlag returns the flag -kubeconfig, which controller-runtime defines. A second definition would panic.
+func kubeconfigFlag() *flag.Flag { return flag.Lookup("kubeconfig") }
 
 // Observer is the base of what records events.
 type Observer struct {

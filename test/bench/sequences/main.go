@@ -3,6 +3,7 @@
 //
 //	go run ./test/bench/sequences                    1, 100 and 1,000 sequences of 3 steps
 //	go run ./test/bench/sequences -loads 100x10s     100 sequences with steps of 5 to 15 s
+//	go run ./test/bench/sequences -jobset            compares JobSet with the bare loop too; it is built from its module
 //
 // A load is a number of sequences and the average duration of their steps. With long steps, the control plane has capacity to spare, as in
 // most clusters, and the operator is what is measured. With steps of 100 ms it has none, and the benchmark measures how many more requests
@@ -44,25 +45,65 @@ type sequenceLoad struct {
 	stepDuration time.Duration
 }
 
+// subject is what runs the sequences.
+type subject struct {
+	name string
+	// start starts the measured process for a namespace.
+	start func(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) *testenv.Process
+	// newSequence returns the object of a sequence, and areRecorded reports whether the process has recorded the end of all of them; nil if
+	// the process creates the Jobs itself.
+	newSequence func(l sequenceLoad, i int, ns string) client.Object
+	areRecorded func(ctx context.Context, c client.Reader, ns string) (bool, error)
+}
+
+var bareLoop = subject{name: "bare loop", start: func(ctx context.Context, c *harness.Cluster, l sequenceLoad, ns string) *testenv.Process {
+	load := strconv.Itoa(l.sequences) + "x" + l.stepDuration.String()
+	return harness.Must(testenv.StartProcess(harness.SelfCommand(ctx, bareLoopRole, c.Kubeconfig, ns, strconv.Itoa(l.steps), load)))
+}}
+
+func newOperator(binary string) subject {
+	return subject{
+		name: "operator",
+		start: func(ctx context.Context, c *harness.Cluster, _ sequenceLoad, ns string) *testenv.Process {
+			return harness.Environment(ns).StartOperator(ctx, binary, c).Process
+		},
+		newSequence: sequenceLoad.newSequentialJob,
+		areRecorded: func(ctx context.Context, c client.Reader, ns string) (bool, error) {
+			var list v1alpha1.SequentialJobList
+			err := c.List(ctx, &list, client.InNamespace(ns))
+			return !slices.ContainsFunc(list.Items, func(sj v1alpha1.SequentialJob) bool {
+				return sj.Status.Phase != v1alpha1.PhaseCompleted || len(sj.Finalizers) > 0
+			}), err
+		},
+	}
+}
+
 func main() {
 	loads := flag.String("loads", "1x1s,100x10s,1000x30s,100x100ms,1000x100ms", "comma-separated loads, SEQUENCESxSTEPDURATION, one measurement each")
 	steps := flag.Int("steps", 3, "number of steps of a sequence")
+	withJobSet := flag.Bool("jobset", false, "measure JobSet too")
 	harness.RunOnCluster(func(ctx context.Context, c *harness.Cluster, operator string) error {
+		subjects := []subject{newOperator(operator)}
+		if *withJobSet {
+			subjects = append(subjects, newJobSet(ctx, c))
+		}
 		for text := range strings.SplitSeq(*loads, ",") {
 			load := parseLoad(text, *steps)
-			bare := measureLoad(ctx, c, load, "")
-			printReport(load, measureLoad(ctx, c, load, operator), bare)
+			bare := measureLoad(ctx, c, load, &bareLoop)
+			fmt.Printf("\n%s\n", load)
+			for i := range subjects {
+				printReport(load, subjects[i].name, measureLoad(ctx, c, load, &subjects[i]), bare)
+			}
 		}
 		return nil
 	}, map[string]harness.ProcessRole{bareLoopRole: runBareLoop})
 }
 
-func printReport(l sequenceLoad, ours, bare *loadResult) {
-	fmt.Printf("\n%s\n", l)
-	w := harness.NewTable("\toperator\tbare loop\tratio\t")
+func printReport(l sequenceLoad, name string, measured, bare *loadResult) {
+	w := harness.NewTable("\t" + name + "\tbare loop\tratio\t")
 	defer w.Flush()
 	row := func(label string, value func(r *loadResult) float64) {
-		harness.PrintComparison(w, label, value(ours), value(bare))
+		harness.PrintComparison(w, label, value(measured), value(bare))
 	}
 	steps := float64(l.jobCount())
 	milliseconds := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -93,8 +134,8 @@ type loadResult struct {
 	peakRSS     int64 // bytes
 }
 
-// measureLoad runs the load once in a new namespace, with this binary of the operator, or if it is empty with the bare loop.
-func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, operator string) *loadResult {
+// measureLoad runs the load once in a new namespace.
+func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, by *subject) *loadResult {
 	ctx, cancel := context.WithTimeout(ctx, measurementTimeout)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
@@ -103,14 +144,17 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, operat
 	o := startObserver(ctx, c, ns.Name)
 	before := countWrites(ctx, c)
 	startedAt := time.Now()
-	process := l.startProcess(ctx, c, operator, ns.Name)
+	process := by.start(ctx, c, l, ns.Name)
 	var idle time.Duration
-	if operator != "" {
-		startedAt = time.Now() // the operator's start does not count
+	if by.newSequence != nil {
+		startedAt = time.Now() // the start of the process does not count
 		idle = harness.Must(harness.ProcessCPUTime(process.Pid()))
-		harness.Check(harness.CreateAll(ctx, c, l.sequences, func(i int) client.Object { return l.newSequentialJob(i, ns.Name) }))
+		harness.Check(harness.CreateAll(ctx, c, l.sequences, func(i int) client.Object { return by.newSequence(l, i, ns.Name) }))
 	}
-	l.waitUntilFinished(ctx, c, o, ns.Name)
+	l.waitUntilFinished(ctx, o)
+	if by.areRecorded != nil {
+		harness.Check(harness.PollUntil(ctx, time.Minute, func() (bool, error) { return by.areRecorded(ctx, c, ns.Name) }))
+	}
 	process.Stop() // the bare loop may have ended
 	cpu, peakRSS := harness.ExitedProcessUsage(process.State())
 	after := countWrites(ctx, c)
@@ -121,7 +165,7 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, operat
 	return &loadResult{makespan: last.Sub(startedAt), transitions: transitions, writes: after, cpu: cpu - idle, peakRSS: peakRSS}
 }
 
-func (l sequenceLoad) waitUntilFinished(ctx context.Context, c *harness.Cluster, o *jobObserver, ns string) {
+func (l sequenceLoad) waitUntilFinished(ctx context.Context, o *jobObserver) {
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
 	harness.Check(harness.PollUntil(ctx, measurementTimeout, func() (bool, error) {
@@ -131,13 +175,6 @@ func (l sequenceLoad) waitUntilFinished(ctx context.Context, c *harness.Cluster,
 		default:
 		}
 		return o.finishedCount() >= l.jobCount(), nil
-	}))
-	harness.Check(harness.PollUntil(ctx, time.Minute, func() (bool, error) {
-		var list v1alpha1.SequentialJobList
-		err := c.List(ctx, &list, client.InNamespace(ns))
-		return !slices.ContainsFunc(list.Items, func(sj v1alpha1.SequentialJob) bool {
-			return sj.Status.Phase != v1alpha1.PhaseCompleted || len(sj.Finalizers) > 0
-		}), err
 	}))
 }
 
@@ -180,7 +217,10 @@ func (o *jobObserver) recordEvent(event watch.Event, now time.Time) {
 	if !isJob {
 		return
 	}
-	owner := job.Labels[labelSequence] + job.Labels[v1alpha1.LabelSequentialJob]
+	owner := job.Labels[labelSequence]
+	if controller := metav1.GetControllerOfNoCopy(job); controller != nil {
+		owner = controller.Name
+	}
 	switch {
 	case event.Type == watch.Added:
 		if ended, ok := o.lastJobEnd[owner]; ok {
@@ -205,7 +245,7 @@ func (o *jobObserver) transitionResults() (transitions []time.Duration, last tim
 }
 
 // apiWrites counts requests to write by what they write, according to the API server. Only the measured process creates
-// Jobs, creates Pods in dry runs, patches and updates SequentialJobs and writes events of the newer API.
+// Jobs, creates Pods in dry runs, patches and updates the objects of sequences and writes events of the newer API.
 type apiWrites map[string]float64
 
 const createdJobs = "created Jobs"
@@ -237,7 +277,7 @@ func kindOfWrite(metric *dto.Metric) string {
 		return "dry runs of Pods"
 	case kind == "POST jobs":
 		return createdJobs
-	case kind == "PATCH sequentialjobs", kind == "PUT sequentialjobs": // and their statuses
+	case slices.Contains([]string{"PATCH sequentialjobs", "PUT sequentialjobs", "PATCH jobsets", "PUT jobsets"}, kind): // and their statuses
 		return "updates"
 	case label("group") == "events.k8s.io" && (label("verb") == "POST" || label("verb") == "PATCH"):
 		return "events"
@@ -274,7 +314,7 @@ func (l sequenceLoad) jobCount() int { return l.sequences * l.steps }
 func sequenceName(i int) string { return fmt.Sprintf("s%04d", i) }
 func stepName(i int) string     { return fmt.Sprintf("step-%d", i) }
 
-func (l sequenceLoad) newSequentialJob(i int, ns string) *v1alpha1.SequentialJob {
+func (l sequenceLoad) newSequentialJob(i int, ns string) client.Object {
 	var steps []string
 	for step := range l.steps {
 		steps = append(steps, stepName(step))
@@ -287,18 +327,8 @@ func (l sequenceLoad) newJob(sequence, step int, ns string) *batchv1.Job {
 	job := &batchv1.Job{ObjectMeta: harness.Environment(ns).ObjectMeta(sequenceName(sequence) + "-" + stepName(step))}
 	job.Labels = map[string]string{labelSequence: strconv.Itoa(sequence), labelStep: strconv.Itoa(step)}
 	job.Spec.BackoffLimit = new(int32(0))
-	job.Spec.Template.Annotations = harness.RunningFor(l.stepDurationOf(sequence))
-	job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{harness.NewContainer(stepName(step))}}
+	job.Spec.Template = l.podTemplate(sequence, step)
 	return job
-}
-
-// startProcess starts the operator, or without its binary the bare loop, which creates the Jobs itself.
-func (l sequenceLoad) startProcess(ctx context.Context, c *harness.Cluster, operator, ns string) *testenv.Process {
-	if operator != "" {
-		return harness.Environment(ns).StartOperator(ctx, operator, c).Process
-	}
-	load := strconv.Itoa(l.sequences) + "x" + l.stepDuration.String()
-	return harness.Must(testenv.StartProcess(harness.SelfCommand(ctx, bareLoopRole, c.Kubeconfig, ns, strconv.Itoa(l.steps), load)))
 }
 
 // runBareLoop is the least that can run sequences: it watches Jobs and creates the next one

@@ -25,3 +25,8 @@ func TestMedianIsTheMiddleValue(t *testing.T) {
 		require.Equal(t, want, Median(all))
 	}
 }
+
+// RunOnCluster would panic without the flag, and with a second one of its name.
+func TestControllerRuntimeDefinesTheFlagOfTheKubeconfig(t *testing.T) {
+	require.True(t, kubeconfigFlag() != nil, "there is no flag -kubeconfig")
+}
