@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -382,4 +383,62 @@ func TestAnObjectIsTooLargeBeyond128KiBAndOnceItsSpecWasDropped(t *testing.T) {
 		}
 		assert.Equal(t, title, test.want, IsTooLarge(object, strings.Repeat("x", test.bytes)))
 	}
+}
+
+func TestTheEarliestWaitIsTheShortestThatIsNotNever(t *testing.T) {
+	require.Equal(t, 0, Earliest())
+	for _, a := range []time.Duration{0, 1, 2} {
+		for _, b := range []time.Duration{0, 1, 2} {
+			want := min(a, b)
+			if want == 0 { // one of them is never
+				want = max(a, b)
+			}
+			require.Equal(t, want, Earliest(a, b))
+		}
+	}
+}
+
+func TestAPodHasEndedInItsLastPhases(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]bool{"": false, corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false, corev1.PodSucceeded: true, corev1.PodFailed: true} {
+		assert.Equal(t, string(phase), want, HasPodEnded(&corev1.Pod{Status: corev1.PodStatus{Phase: phase}}))
+	}
+}
+
+func TestASidecarIsAnInitContainerThatAlwaysRestarts(t *testing.T) {
+	for _, policy := range []corev1.ContainerRestartPolicy{"", corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "other"}, {Name: "proxy", RestartPolicy: &policy}}}}
+		for _, name := range []string{"proxy", "other", "none"} {
+			assert.Equal(t, name+" "+string(policy), name == "proxy" && policy == corev1.ContainerRestartPolicyAlways, IsSidecar(pod, name))
+		}
+	}
+}
+
+// The kubelet reads 12 KiB of all containers together, and 4 KiB of each.
+func TestContainersOfAllTypesShareTheTerminationMessagesOfAPod(t *testing.T) {
+	pod := &corev1.PodSpec{InitContainers: make([]corev1.Container, 4), Containers: make([]corev1.Container, 3), EphemeralContainers: make([]corev1.EphemeralContainer, 1)}
+	for containers, want := range map[int]int{1: 4096, 3: 4096, 4: 3072, CountContainers(pod): 1536} {
+		require.Equal(t, want, TerminationMessageLimit(containers))
+	}
+}
+
+func TestAReasonIsFoundInTheConditionOfItsKind(t *testing.T) {
+	conditions := []metav1.Condition{{Type: "Other", Reason: "Wanted"}, {Type: "Ready", Reason: "Present"}}
+	require.True(t, FindReason(conditions, "Ready", "Present") == &conditions[1], "the condition is not found")
+	for kind, reason := range map[string]string{"Ready": "Wanted", "Other": "Present", "Missing": "Wanted"} {
+		require.True(t, FindReason(conditions, kind, reason) == nil, "%s with %s is found", kind, reason)
+	}
+}
+
+func TestValuesHaveTheirFields(t *testing.T) {
+	require.Equal(t, State{metav1.ConditionTrue, "R", "m"}, True("R", "m"))
+	require.Equal(t, State{metav1.ConditionFalse, "R", "m"}, False("R", "m"))
+	require.Equal(t, Event{Type: "Normal", Reason: "R", Action: "A", Message: "m"}, NormalEvent("R", "A", "m"))
+	require.Equal(t, Event{Type: "Normal", Reason: "R", Action: "A", Message: "m", Routine: true}, RoutineEvent("R", "A", "m"))
+	require.Equal(t, Event{Type: "Warning", Reason: "R", Action: "A", Message: "m"}, WarningEvent("R", "A", "m"))
+	require.Equal(t, "R: m", FormatReason("R", "m"))
+	require.Equal(t, "R", FormatReason("R", ""))
+	order := []bool{false, true, false, true}
+	slices.SortFunc(order, CompareTrueFirst)
+	require.Equal(t, []bool{true, true, false, false}, order)
+	require.Equal(t, 0, CompareTrueFirst(true, true))
 }
