@@ -78,15 +78,15 @@ func newReport(f *fleet, d *demand, r *rollout, p *plan) *report {
 			s.WaitP95 = &metav1.Duration{Duration: *f.Stats.WaitP95}
 		}
 	}
-	report := &report{fleet: f, demand: d, rollout: r, plan: p, status: s, undone: f.undoneProblem(d.desired)}
-	s.ObjectiveMet = objectiveMet(f.Pool.Spec.Autoscaling, f.Stats, report.undone != nil)
-	report.setWorkerConditions()
-	report.setScalingConditions()
+	result := &report{fleet: f, demand: d, rollout: r, plan: p, status: s, undone: f.undoneProblem(d.desired)}
+	s.ObjectiveMet = objectiveMet(f.Pool.Spec.Autoscaling, f.Stats, result.undone != nil)
+	result.setWorkerConditions()
+	result.setScalingConditions()
 	if r.isEvaluated {
-		report.setRolloutConditions()
+		result.setRolloutConditions()
 	}
-	decision.Set(&s.Conditions, f.Pool.Generation, metav1.NewTime(f.now), report.summarize())
-	return report
+	decision.Set(&s.Conditions, f.Pool.Generation, metav1.NewTime(f.now), result.summarize())
+	return result
 }
 
 // countIfAllAnswer counts the workers whose stats match; nil if a ready worker does not answer.
