@@ -106,7 +106,7 @@ func (a *Aggregator) Add(entry Entry) {
 // AddSuperseding adds the places of a Job that is not counted, and supersedes others.
 func (a *Aggregator) AddSuperseding(series []Series) {
 	for _, place := range series {
-		if known, found := a.latest[place.Key]; place.Supersedes && (!found || place.Position > known.Position) {
+		if place.Supersedes && !place.isSupersededBy(a.latest[place.Key]) {
 			a.latest[place.Key] = place
 		}
 	}
@@ -169,10 +169,7 @@ func (a *Aggregator) discardExcess() {
 			cmp.Compare(a.Name, b.Name),
 		)
 	})
-	if len(a.entries) > a.maxEntries {
-		clear(a.entries[a.maxEntries:])
-		a.entries = a.entries[:a.maxEntries]
-	}
+	a.entries = a.entries[:min(len(a.entries), a.maxEntries)]
 }
 
 func (a *Aggregator) summary() v1alpha1.JobSummary {

@@ -92,6 +92,8 @@ func controlledBy(kind string) jobTrait {
 	}
 }
 
+func ofAnotherProject(job *batchv1.Job) { job.OwnerReferences[0].APIVersion = "a.example/v1" }
+
 var apiVersions = map[string]string{
 	"CronJob": "batch/v1", "SequentialJob": "yardmaster.dev/v1alpha1", "AgenticSession": "yardmaster.dev/v1alpha1",
 	"JobSet": "jobset.x-k8s.io/v1alpha2", "Workflow": "argoproj.io/v1alpha1",
@@ -135,7 +137,7 @@ func checkClassification(t *testing.T, rows map[string]classification) {
 
 func TestFindingsHaveACauseAndAMessageOfOneLine(t *testing.T) {
 	backoffLimit := func(job *batchv1.Job) { job.Spec.BackoffLimit = new(int32(6)) }
-	completions := func(job *batchv1.Job) { job.Spec.Completions = new(int32(5)) }
+	limits := func(job *batchv1.Job) { job.Spec.BackoffLimit, job.Spec.Completions = new(int32(6)), new(int32(5)) }
 	const deleted = "deleted at 2026-03-01T12:00:00Z, waiting for finalizer "
 	queued := labeled("kueue.x-k8s.io/queue-name", "team-a")
 	const wrongTime = `; the annotation yardmaster.dev/report-running-too-long is ignored: invalid duration "a week": use a value such as 90m, 12h or 7d`
@@ -146,8 +148,8 @@ func TestFindingsHaveACauseAndAMessageOfOneLine(t *testing.T) {
 		cause, message string // the end of the message
 	}{
 		"backoff limit":            {jobWith(failedFor("BackoffLimitExceeded"), backoffLimit, finishedPods(0, 7)), "BackoffLimitExceeded", ": 7 failed, backoffLimit 6: it broke"},
-		"completions":              {jobWith(failedFor("FailedIndexes"), completions, finishedPods(3, 2)), "FailedIndexes", ": 3 of 5 completions, 2 failed: it broke"},
-		"nothing counted":          {jobWith(failedFor("DeadlineExceeded")), "DeadlineExceeded", "Z: it broke"},
+		"completions":              {jobWith(failedFor("X"), limits, finishedPods(3, 2)), "X", ": 3 of 5 completions, 2 failed: it broke"},
+		"nothing counted":          {jobWith(failedFor("BackoffLimitExceeded"), limits), "BackoffLimitExceeded", "Z: it broke"},
 		"a message of two lines":   {jobWith(trueConditionSince(batchv1.JobFailed, 0, "X", "it\r\nbroke\x00")), "X", ": it  broke"},
 		"a custom failure reason":  {jobWith(failedFor("StoppedByHand"), controlledBy("CronJob")), "StoppedByHand", "it broke"},
 		"a FailureTarget":          {jobWith(trueConditionSince(batchv1.JobFailureTarget, 0, "PodFailurePolicy", "")), "PodFailurePolicy", ""},
@@ -203,6 +205,11 @@ func TestSettingsCoverEveryDefaultThreshold(t *testing.T) {
 	for reason, threshold := range thresholds {
 		require.True(t, *threshold == (Threshold{}), "%s cannot be set completely: %+v", reason, threshold)
 	}
+	require.NoError(t, thresholds.Validate()) // 0 means never
+	defaults, changed := DefaultThresholds(), thresholds.Changed()
+	require.True(t, len(changed) == len(names) && defaults.Changed() == nil, "changed are %q, by default %q", changed, defaults.Changed())
+	require.Equal(t, thresholds, defaults.With(changed))
+	require.Equal(t, DefaultThresholds(), defaults.With(map[string]string{"a-setting-of-another-version": "1h"}))
 }
 
 func TestNegativeThresholdsAreInvalid(t *testing.T) {
@@ -217,12 +224,14 @@ func completionMode(name batchv1.CompletionMode) jobTrait {
 }
 
 func TestReportIgnore(t *testing.T) {
-	ignore := annotated(v1alpha1.AnnotationReportIgnore, "true")
+	ignore, invalid := annotated(v1alpha1.AnnotationReportIgnore, "true"), annotated(v1alpha1.AnnotationReportIgnore, "yes")
+	long := deletedAt(0, strings.Repeat("x", MaxMessageBytes))
 	checkClassification(t, map[string]classification{
 		"no rule applies to the Job":         {jobWith(startedJob, deletedAt(0), ignore), 30 * oneDay, "Ignored"},
 		"a healthy Job is counted as well":   {jobWith(ignore), 0, "Ignored"},
 		"True and 1 are true":                {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "True")), oneDay, "Ignored"},
-		"any other value has no effect":      {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "yes")), oneDay, "Zombie NeverStarted"},
+		"any other value has no effect":      {jobWith(invalid), oneDay, "Zombie NeverStarted"},
+		"a remark on the value fits":         {jobWith(long, invalid), oneDay, "Zombie StuckTerminating"},
 		"the value false does not ignore it": {jobWith(annotated(v1alpha1.AnnotationReportIgnore, "false")), oneDay, "Zombie NeverStarted"},
 	})
 }

@@ -109,7 +109,7 @@ func TestAFailureThatDiffersOnlyInNumbersIsNoChange(t *testing.T) {
 	}{
 		"another port":   {"read 10.0.0.2:51234->10.0.0.1:443: reset", Failure{"ListFailed", "read 10.0.0.2:40022->10.0.0.1:443: reset"}, WriteUnchanged},
 		"another time":   {"expired at 2026-03-01T12:00:00Z", Failure{"ListFailed", "expired at 2026-03-01T12:05:00Z"}, WriteUnchanged},
-		"another cause":  {"connect: connection refused", Failure{"ListFailed", "connect: no route to host"}, WriteChanged},
+		"another cause":  {"10.0.0.1:443: connection refused", Failure{"ListFailed", "10.0.0.1:443: no route to host"}, WriteChanged},
 		"another reason": {"connect: connection refused", Failure{"PartialList", "connect: connection refused"}, WriteChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,8 @@ const nextNeverStarted = "kubectl get lease kube-controller-manager -n kube-syst
 
 func TestEachFindingBecomesAResult(t *testing.T) {
 	suspicious := zombieFinding("b")
-	suspicious.Category, suspicious.Severity, suspicious.Cause = "Suspicious", "Medium", "example.com/finalizer"
+	suspicious.Category, suspicious.Severity, suspicious.Cause = "Suspicious", "Medium", "a.example/b"
+	suspicious.Owner = &v1alpha1.JobOwner{Kind: "CronJob", Name: "nightly"}
 	result := func(name, category, severity, result string, properties map[string]string) openreportsv1alpha1.ReportResult {
 		return openreportsv1alpha1.ReportResult{
 			Policy: "NeverStarted", Rule: "NeverStarted", Category: category, Description: "never started", Properties: properties,
@@ -144,7 +145,7 @@ func TestEachFindingBecomesAResult(t *testing.T) {
 	}
 	want := []openreportsv1alpha1.ReportResult{
 		result("a", "Zombie", "high", "fail", map[string]string{"next": nextNeverStarted}),
-		result("b", "Suspicious", "medium", "warn", map[string]string{"next": nextNeverStarted, "cause": "example.com/finalizer"}),
+		result("b", "Suspicious", "medium", "warn", map[string]string{"next": nextNeverStarted, "cause": "a.example/b", "owner": "CronJob/nightly"}),
 	}
 	report := newJobReport(zombieFinding("a"), suspicious)
 	report.Status.Summary = v1alpha1.JobSummary{Total: 6000, Healthy: 700, Suspicious: 300, Zombie: 5000} // most of which are not listed
@@ -191,8 +192,10 @@ func TestAFindingWithoutATimeIsAppliedWithoutATimestamp(t *testing.T) {
 	results, _, err := unstructured.NestedSlice(applied.Object, "results")
 	require.NoError(t, err)
 	for i, want := range []any{nil, map[string]any{"seconds": testTime.Unix(), "nanos": int64(0)}} {
-		diff := cmp.Diff(want, results[i].(map[string]any)["timestamp"])
+		result := results[i].(map[string]any)
+		diff := cmp.Diff(want, result["timestamp"])
 		require.True(t, diff == "", "timestamp of result %d (-want +got):\n%s", i, diff)
+		require.True(t, result["source"] == nil, "result %d has the source %q", i, result["source"])
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 
 // checkTTLNotEnforced finds Jobs that their ttlSecondsAfterFinished should have deleted.
 func checkTTLNotEnforced(f *jobFacts) *Finding {
-	at, finished := f.finishTime()
+	at, _ := f.finishTime() // zero for an unfinished Job
 	ttl := f.Spec.TTLSecondsAfterFinished
-	if !finished || at.IsZero() || ttl == nil || f.DeletionTimestamp != nil {
+	if at.IsZero() || ttl == nil || f.DeletionTimestamp != nil {
 		return nil
 	}
 	return f.findingByAge(addSeconds(at, int64(*ttl)), ReasonTTLNotEnforced, "",

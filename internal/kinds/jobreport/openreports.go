@@ -104,11 +104,11 @@ func ApplyConfiguration(report *openreportsv1alpha1.Report) (*unstructured.Unstr
 	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
 	results, _ := fields["results"].([]any) // a Report without results lacks the field
 	for i := range results {
-		result, isObject := results[i].(map[string]any)
-		if isObject && report.Results[i].Source == "" {
+		result, _ := results[i].(map[string]any) // each result is an object
+		if report.Results[i].Source == "" {
 			delete(result, "source")
 		}
-		if isObject && report.Results[i].Timestamp == (metav1.Timestamp{}) {
+		if report.Results[i].Timestamp == (metav1.Timestamp{}) {
 			delete(result, "timestamp")
 		}
 	}

@@ -2,6 +2,8 @@ package jobreport
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"math/rand"
 	"slices"
 	"strings"
@@ -37,16 +39,22 @@ func healthyEntry(name string) Entry {
 	return Entry{Name: name, Finding: Finding{Category: CategoryHealthy}}
 }
 
-// scanEntries returns the status after a scan of these entries, of which twice as many are kept in memory as are listed.
+// scanEntries returns the status after a scan of these entries.
 func scanEntries(before v1alpha1.JobReportStatus, at time.Time, top int, rows ...Entry) v1alpha1.JobReportStatus {
+	return decideOn(before, Scan{Jobs: aggregate(top, rows...), StartTime: at, Duration: time.Second}, nil, at).Status
+}
+
+// aggregate adds entries, of which twice as many are kept in memory as are listed, and a bounded number of superseded failures.
+func aggregate(top int, rows ...Entry) *Aggregator {
 	aggregator := NewAggregator(top)
 	for _, row := range rows {
 		aggregator.Add(row)
-		if len(aggregator.entries) > 2*min(top, MaxFindings) {
+		isSuperseded := row.IsSupersededBy(slices.Collect(maps.Values(aggregator.latest)))
+		if len(aggregator.entries) > 2*min(top, MaxFindings) || isSuperseded && len(aggregator.failed) >= 2*MaxFindings {
 			panic("too many entries are kept")
 		}
 	}
-	return decideOn(before, Scan{Jobs: aggregator, StartTime: at, Duration: time.Second}, nil, at).Status
+	return aggregator
 }
 
 func statusAfterFailure(before v1alpha1.JobReportStatus, failure Failure, now time.Time) v1alpha1.JobReportStatus {
@@ -72,7 +80,8 @@ func findingNames(findings []v1alpha1.JobFinding) []string {
 }
 
 func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
-	got := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, healthyEntry("b"), zombieEntry("c", 0),
+	before := v1alpha1.JobReportStatus{ObservedStatus: v1alpha1.ObservedStatus{Conditions: []metav1.Condition{{Type: "AddedBySomebody"}}}}
+	got := scanEntries(before, testTime, 50, healthyEntry("b"), zombieEntry("c", 0),
 		suspiciousEntry("a", SeverityLow, 0), healthyEntry("d"), Entry{Name: "e", Finding: Finding{Category: CategoryIgnored}})
 	finding := func(name string, category v1alpha1.JobCategory, severity v1alpha1.JobSeverity, reason string) v1alpha1.JobFinding {
 		return v1alpha1.JobFinding{
@@ -91,6 +100,7 @@ func TestAReportCountsAllJobsAndListsThoseThatAreNotHealthy(t *testing.T) {
 		LastScanTime: new(metav1.NewTime(testTime)),
 	}
 	assert.Equal(t, "status", want, got)
+	require.True(t, meta.FindStatusCondition(got.Conditions, "AddedBySomebody") == nil, "conditions %+v", got.Conditions)
 }
 
 func TestTheMostImportantFindingsAreListed(t *testing.T) {
@@ -136,6 +146,10 @@ func TestFiveThousandZombiesFitInto64KiB(t *testing.T) {
 		names := findingNames(status.Findings)
 		require.True(t, len(names) <= min(top, MaxFindings) && slices.IsSorted(names), "top %d lists %d: %q", top, len(names), names)
 	}
+	five := largestEntries(5)
+	size := len(encodeJSON(findingsThatFit(five, math.MaxInt)))
+	exactly, less := len(findingsThatFit(five, size)), len(findingsThatFit(five, size-1))
+	require.True(t, exactly == 5 && less == 4, "of 5 findings, %d fit in their size, and %d in a byte less", exactly, less)
 }
 
 func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
@@ -165,12 +179,19 @@ func TestTheConditionTruncatedGivesTheReason(t *testing.T) {
 
 func TestHeartbeatsAreSpread(t *testing.T) {
 	seen := map[time.Duration]bool{}
+	scannedAt := func(d time.Duration) *v1alpha1.JobReportStatus {
+		return &v1alpha1.JobReportStatus{LastScanTime: new(metav1.NewTime(testTime.Add(d)))}
+	}
 	for i := range 100 {
 		name := fmt.Sprintf("team-%d", i)
 		beat := heartbeatInterval(name)
 		require.True(t, beat >= 54*time.Minute && beat <= 66*time.Minute, "%s has a heartbeat every %s", name, beat)
 		require.True(t, heartbeatInterval(name) == beat, "the interval of %s is not constant", name)
 		seen[beat] = true
+		assert.Equal(t, "write of a first time", WriteHeartbeat, compareStatus(name, &v1alpha1.JobReportStatus{}, scannedAt(0)))
+		for after, want := range map[time.Duration]WriteReason{-1: WriteHeartbeat, 0: WriteUnchanged, beat - 1: WriteUnchanged, beat: WriteHeartbeat} {
+			assert.Equal(t, fmt.Sprintf("write of %s, %s after the recorded time", name, after), want, compareStatus(name, scannedAt(0), scannedAt(after)))
+		}
 	}
 	require.True(t, len(seen) >= 80, "only %d different intervals", len(seen))
 }
@@ -244,13 +265,22 @@ func TestAFailureIsHealthyOnceALaterJobSupersedesIt(t *testing.T) {
 		"a failed Job that cannot be deleted stays":     {[]Entry{deleting, succeededEntry("b", "k", 2)}, []string{"a"}},
 		"a failed Job without a series is not affected": {[]Entry{withoutSeries, succeededEntry("b", "k", 2)}, []string{"a"}},
 		"a success in the second of two series":         {[]Entry{inTwoSeries, succeededEntry("b", "l", 2)}, nil},
-		"more failures than are kept":                   {append(many, succeededEntry("z", "k", 1e6)), nil},
+		"more failures than are kept":                   {append(slices.Clone(many), succeededEntry("z", "k", 1e6)), nil},
+		"more failures than are kept, after a success":  {append([]Entry{succeededEntry("z", "k", 1e6)}, many...), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := scanEntries(v1alpha1.JobReportStatus{}, testTime, 50, row.rows...)
 			assert.Equal(t, "findings", row.want, findingNames(status.Findings))
 			require.True(t, int(status.Summary.Suspicious) == len(row.want) && int(status.Summary.Healthy) == len(row.rows)-len(row.want),
 				"summary %+v", status.Summary)
+			var all []Series
+			for i := range row.rows {
+				all = append(all, row.rows[i].Series...)
+			}
+			for _, one := range row.rows {
+				isQuiet := one.Finding.Reason != "" && !slices.Contains(row.want, one.Name)
+				require.True(t, one.IsSupersededBy(all) == isQuiet, "%s is superseded: want %t", one.Name, isQuiet)
+			}
 		})
 	}
 }
@@ -312,6 +342,9 @@ func TestSeries(t *testing.T) {
 		"a hook of an unknown application is in no series":     {jobWith(helm, completedJob), nil},
 		"a hook of Argo CD with a fixed name is in no series":  {jobWith(argoCD, release, completedJob), nil},
 		"another controller without a prefix is in no series":  {jobWith(workflow, completedJob), nil},
+		"an AgenticSession of another project":                 {jobWith(session, ofAnotherProject, completedJob), nil},
+		"a JobSet of another project":                          {jobWith(jobSet, ofAnotherProject, attempt("1")), nil},
+		"a CronJob of another project":                         {jobWith(cron, ofAnotherProject, completedJob), nil},
 		"a Job without a controller is in no series":           {jobWith(generated, completedJob), nil},
 		"a step without the number of its run is in no series": {jobWith(sequence, failedFor("X")), nil},
 		"an invalid number of attempts is in no series":        {jobWith(jobSet, attempt("many")), nil},
@@ -324,19 +357,22 @@ func TestTheOwnerOfAJobIsWhatItStates(t *testing.T) {
 	helm := func(job *batchv1.Job) {
 		job.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "shop"}
 	}
+	run, nightly := controlledBy("SequentialJob"), labeled("yardmaster.dev/schedule", "nightly")
 	for name, row := range map[string]struct {
 		job  *batchv1.Job
 		want string
 	}{
 		"a CronJob":                           {jobWith(controlledBy("CronJob")), "CronJob/owner"},
-		"a SequentialJob":                     {jobWith(controlledBy("SequentialJob")), "SequentialJob/owner"},
-		"a Schedule, by the label of its run": {jobWith(controlledBy("SequentialJob"), labeled("yardmaster.dev/schedule", "nightly")), "Schedule/nightly"},
+		"a SequentialJob":                     {jobWith(run), "SequentialJob/owner"},
+		"a Schedule, by the label of its run": {jobWith(run, nightly), "Schedule/nightly"},
 		"a Schedule of sessions":              {jobWith(controlledBy("AgenticSession"), labeled("yardmaster.dev/schedule", "review")), "Schedule/review"},
-		"no Schedule of another controller":   {jobWith(controlledBy("CronJob"), labeled("yardmaster.dev/schedule", "nightly")), "CronJob/owner"},
+		"no Schedule of another project":      {jobWith(run, ofAnotherProject, nightly), "SequentialJob/owner"},
+		"no Schedule of another controller":   {jobWith(controlledBy("CronJob"), nightly), "CronJob/owner"},
 		"a JobSet, by its label":              {jobWith(labeled("jobset.sigs.k8s.io/jobset-name", "train")), "JobSet/train"},
 		"an Argo Workflow, by its label":      {jobWith(labeled("workflows.argoproj.io/workflow", "etl-x7k2p")), "Workflow/etl-x7k2p"},
 		"a Helm release, by its annotation":   {jobWith(annotated("meta.helm.sh/release-name", "shop")), "HelmRelease/shop"},
 		"a Helm release, by labels of hooks":  {jobWith(helm), "HelmRelease/shop"},
+		"no Helm release without its label":   {jobWith(labeled("app.kubernetes.io/instance", "shop")), ""},
 		"a queue of Kueue":                    {jobWith(labeled("kueue.x-k8s.io/queue-name", "team-a")), "LocalQueue/team-a"},
 		"a controller before any label":       {jobWith(controlledBy("CronJob"), helm), "CronJob/owner"},
 		"an owner that does not control it":   {jobWith(withNonControllerOwner), ""},
@@ -374,15 +410,25 @@ func TestSixtyFailuresOfACronJobAreOneGroup(t *testing.T) {
 func TestTheMostImportantGroupsAreListedInAnyOrderOfTheJobs(t *testing.T) {
 	var rows []Entry
 	for i := range 3 * MaxGroups {
-		for j := range 3 {
-			rows = append(rows, ownedBy(zombieEntry(fmt.Sprintf("job-%d-%d", i, j), time.Duration(i)*time.Hour), "CronJob", fmt.Sprintf("cron-%02d", i)))
+		for j, severity := range []Severity{SeverityLow, SeverityHigh} {
+			row := zombieEntry(fmt.Sprintf("job-%d-%d", i, j), time.Duration(i)*time.Hour)
+			row.Finding.Severity, row.Finding.Message = severity, row.Name
+			rows = append(rows, ownedBy(row, "CronJob", fmt.Sprintf("cron-%02d", i)))
 		}
 	}
+	rows[1].Finding.Since = time.Time{} // an unknown age is not the oldest
 	want := scanEntries(v1alpha1.JobReportStatus{}, testTime, 10, rows...)
 	require.True(t, len(want.Groups) == MaxGroups && want.Groups[0].Owner.Name == fmt.Sprintf("cron-%02d", 2*MaxGroups), "groups %+v", want.Groups)
+	groups := aggregate(10, rows...).Groups()
+	require.True(t, groups[0].Severity == SeverityHigh && groups[0].Message == "job-59-0", "group %+v", groups[0])
 	random := rand.New(rand.NewSource(1))
 	for range 20 {
 		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 		require.Equal(t, want, scanEntries(v1alpha1.JobReportStatus{}, testTime, 10, rows...))
+		aggregator := aggregate(10, rows...)
+		require.Equal(t, groups, aggregator.Groups())
+		count, oldest := aggregator.Findings(CategoryZombie, ReasonNeverStarted)
+		isComplete := int(count) == len(rows) && aggregator.Count(CategoryZombie) == count
+		require.True(t, isComplete && oldest.Equal(testTime), "%d findings, the oldest since %s", count, oldest)
 	}
 }

@@ -77,6 +77,8 @@ func TestEachRuleAppliesOnlyToItsJobs(t *testing.T) {
 		"TargetConditionStuck": {
 			"FailureTarget, then failed":        {jobWith(failing, failedLater), 8 * time.Hour, "Suspicious FailedOther"},
 			"SuccessCriteriaMet, then complete": {jobWith(completing, completedJob), 8 * time.Hour, "Healthy"},
+			"about to fail, needs no Pods":      {jobWith(startedJob, failing), 80 * time.Minute, "Healthy"},
+			"about to complete, needs no Pods":  {jobWith(startedJob, completing), 80 * time.Minute, "Healthy"},
 			"managed by another controller":     {jobWith(failing, managedByTrait("a.example/b")), 7 * time.Hour, "Zombie FailureTargetStuck"},
 		},
 		"ExternallyManaged": {
@@ -117,7 +119,7 @@ func TestEachRuleAppliesOnlyToItsJobs(t *testing.T) {
 			"overdue with parallelism 0": {jobWith(startedJob, parallelism(0), activeDeadline(1)), 2 * time.Hour, "Zombie DeadlineNotEnforced"},
 		},
 		"NoActivePods": {
-			"some Pods are terminating":                  {jobWith(startedJob, terminatingPods(1)), time.Hour, "Healthy"},
+			"some Pods are terminating":                  {jobWith(startedJob, podCounts(0, 0), terminatingPods(1)), time.Hour, "Healthy"},
 			"no Pod is terminating":                      {jobWith(startedJob, terminatingPods(0)), time.Hour, "Suspicious NoActivePods"},
 			"a recent status update between two Pods":    {jobWith(startedJob, activeDeadline(1e9), statusAt(2*oneDay)), 2*oneDay + time.Minute, "Healthy"},
 			"no recent status update":                    {jobWith(startedJob, statusAt(2*oneDay)), 3 * oneDay, "Zombie NoActivePods"},

@@ -74,10 +74,10 @@ func newStatus(o *Observation, maxBytes int) v1alpha1.JobReportStatus {
 // findingsThatFit returns the first entries that fit into the report, sorted by name.
 func findingsThatFit(entries []Entry, maxBytes int) []v1alpha1.JobFinding {
 	var fitting []v1alpha1.JobFinding
-	size := len("[]")
+	size := len("[")
 	for _, entry := range entries {
 		finding := findingOf(entry)
-		if size += len(encodeJSON(finding)) + len(","); size > maxBytes {
+		if size += len(encodeJSON(finding)) + len(","); size > maxBytes { // or the closing bracket
 			break
 		}
 		fitting = append(fitting, finding)
