@@ -44,10 +44,12 @@ type scenario struct {
 	refusal         *decision.Refusal
 	events, deleted []string
 	started         []string // the times of the runs that were created, as hh:mm of their day
+	finished        map[string]int64
+	wait            time.Duration // until the operator decides again
 }
 
 func newScenario(t *testing.T, changes ...func(*v1alpha1.Schedule)) *scenario {
-	return &scenario{t: t, schedule: newSchedule(changes...)}
+	return &scenario{t: t, schedule: newSchedule(changes...), finished: map[string]int64{}}
 }
 
 // at lets the operator observe the Schedule at a time after its creation, until nothing is left to do.
@@ -74,7 +76,10 @@ func (s *scenario) at(since time.Duration) *scenario {
 }
 
 func (s *scenario) store(decision *Decision) {
-	s.schedule.Status = *decision.Status.DeepCopy()
+	s.schedule.Status, s.wait = *decision.Status.DeepCopy(), decision.RequeueAfter
+	for result, count := range decision.Finished {
+		s.finished[result] += count
+	}
 	for _, event := range decision.Events {
 		s.events = append(s.events, event.Reason+": "+event.Message)
 	}
@@ -96,6 +101,7 @@ func (s *scenario) create(pending *v1alpha1.ScheduledRun, now time.Time) Decisio
 func (s *scenario) delete(decision *Decision) {
 	for _, run := range decision.DeleteRuns {
 		s.deleted = append(s.deleted, run.Name)
+		require.True(s.t, run.IsFinished || s.schedule.Spec.ConcurrencyPolicy == v1alpha1.ConcurrencyReplace, "the active run %s is deleted", run.Name)
 		found := findRun(s.runs, run.Name)
 		if run.IsFinished {
 			s.remove(run.Name)
@@ -123,7 +129,7 @@ func (s *scenario) finish(since time.Duration, succeeded bool) *scenario {
 		if run := &s.runs[i]; !run.IsFinished {
 			run.IsFinished, run.HasSucceeded, run.CompletionTime = true, succeeded, created.Add(since)
 			if !succeeded {
-				run.Failure = "StepFailed"
+				run.Failure = causeOf([]metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: "StepFailed", Message: "step load failed"}}, "")
 			}
 		}
 	}
@@ -179,14 +185,16 @@ func TestARunStartsAtItsTimeAndIsNamedAfterIt(t *testing.T) {
 	next := s.schedule.Status.NextScheduleTime
 	require.True(t, next != nil && next.Equal(apiTime(created.Add(time.Hour))), "next is %v", next)
 	s.at(time.Hour - time.Second).wantStarted()
+	assert.Equal(t, "wait", time.Second, s.wait)
 	s.at(time.Hour).wantStarted("13:00").wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "next at 2026-05-04T14:00:00Z")
 	want := "nightly-29631660"
 	require.True(t, s.runs[0].Name == want, "the run is named %s, want %s", s.runs[0].Name, want)
-	if status := s.schedule.Status; status.Active != 1 || status.ActiveRuns[0].Name != s.runs[0].Name || !status.LastScheduleTime.Equal(apiTime(created.Add(time.Hour))) {
-		t.Errorf("status: %+v", status)
-	}
+	status, due := s.schedule.Status, apiTime(created.Add(time.Hour))
+	assert.Equal(t, "active runs", []v1alpha1.ScheduledRun{{Name: want, ScheduledTime: due}}, status.ActiveRuns)
+	require.True(t, status.Active == 1 && status.LastScheduleTime.Equal(due), "status: %+v", status)
 	s.at(time.Hour + time.Minute).wantStarted("13:00")
-	s.wantEvent("RunCreated: Created SequentialJob nightly-29631660")
+	s.at(2*time.Hour + 10*time.Second).at(3*time.Hour + 11*time.Second).wantEvent("RunCreated: Created SequentialJob nightly-29631660\n" +
+		"RunCreated: Created SequentialJob nightly-29631720\nRunCreated: Created SequentialJob nightly-29631780, 11s late")
 }
 
 func TestCatchUpDefinesWhichTimesRunAfterTheOperatorWasAway(t *testing.T) {
@@ -227,8 +235,8 @@ func TestMonthsAwayAreCountedInSeveralDecisions(t *testing.T) {
 
 func TestForbidWithADeadlineMissesTimes(t *testing.T) {
 	s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid), deadline(60)).at(time.Second).at(time.Hour)
-	s.at(2*time.Hour).wantMissed(0, "")
-	s.at(2*time.Hour+2*time.Minute).wantMissed(1, v1alpha1.MissedTooLate).wantEvent("Missed the time 2026-05-04T14:00:00Z: too late to start")
+	s.at(2*time.Hour+10*time.Second).wantMissed(0, "")
+	s.at(2*time.Hour+10*time.Second+s.wait).wantMissed(1, v1alpha1.MissedTooLate).wantEvent("Missed the time 2026-05-04T14:00:00Z: too late to start")
 	s.finish(2*time.Hour+3*time.Minute, true).at(2*time.Hour + 3*time.Minute).wantStarted("13:00")
 }
 
@@ -245,9 +253,10 @@ func TestTimesOfASuspensionAreMissedAndDoNotRunAfterwards(t *testing.T) {
 	s := newScenario(t).at(time.Second)
 	s.schedule.Spec.Suspend = true
 	s.at(30*time.Minute).at(5*time.Hour).wantStarted().wantReady(metav1.ConditionTrue, v1alpha1.ReasonSuspended, "")
-	require.True(t, s.schedule.Status.NextScheduleTime == nil, "a suspended Schedule has a next time")
+	require.True(t, s.schedule.Status.NextScheduleTime == nil && s.wait == 0, "a suspended Schedule has a next time, or a decision in %s", s.wait)
 	s.schedule.Spec.Suspend = false
 	s.at(5*time.Hour+time.Minute).wantStarted().wantMissed(5, v1alpha1.MissedSuspended)
+	s.wantReady(metav1.ConditionTrue, v1alpha1.ReasonScheduled, "next at 2026-05-04T18:00:00Z")
 	s.at(6 * time.Hour).wantStarted("18:00")
 	s = newScenario(t).at(time.Second).suspend(true).at(30 * time.Minute)
 	s.suspend(false).at(5*time.Hour).wantStarted().wantMissed(5, v1alpha1.MissedSuspended) // resumed while the operator is away
@@ -256,7 +265,7 @@ func TestTimesOfASuspensionAreMissedAndDoNotRunAfterwards(t *testing.T) {
 func TestTimesOfTheFormerScheduleThatAreDueStillRunUnlessTheyWait(t *testing.T) {
 	s := newScenario(t).at(time.Second)
 	s.schedule.Spec.Schedule = "30 * * * *"
-	s.at(65*time.Minute).wantStarted("13:00").at(90*time.Minute).wantStarted("13:00", "13:30")
+	s.at(95*time.Minute).wantStarted("13:00").at(150*time.Minute).wantStarted("13:00", "14:30").wantMissed(0, "")
 	s = newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).at(time.Hour).at(2 * time.Hour)
 	s.schedule.Spec.Schedule = "30 * * * *"
 	s.at(2*time.Hour+time.Minute).wantStarted("13:00").wantMissed(1, v1alpha1.MissedScheduleChanged)
@@ -281,7 +290,7 @@ func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
 	}).at(time.Second)
 	for hour := range 8 {
 		end := time.Duration(hour+1)*time.Hour + time.Minute
-		s.at(end-time.Minute).finish(end, hour%2 == 0).at(end)
+		s.at(end-time.Minute).finish(end, hour%2 == 0 || hour == 1).at(end)
 	}
 	var kept []string
 	for _, run := range s.runs {
@@ -289,18 +298,23 @@ func TestHistoryKeepsTheLastRunsOfEachResult(t *testing.T) {
 	}
 	assert.Equal(t, "kept runs", []string{"17:00", "19:00", "20:00"}, kept)
 	last := meta.FindStatusCondition(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded)
-	require.True(t, last.Status == metav1.ConditionFalse && strings.Contains(last.Message, "StepFailed"), "LastRunSucceeded is %+v", last)
+	require.True(t, last.Status == metav1.ConditionFalse && strings.Contains(last.Message, "StepFailed: step load failed"), "%+v", last)
 	got := s.schedule.Status.LastSuccessfulTime
 	require.True(t, got.Equal(apiTime(created.Add(7*time.Hour+time.Minute))), "the last success was at %s", got)
 	s.wantEvent("RunSucceeded: ").wantEvent("RunFailed: ")
+	assert.Equal(t, "number of runs that ended", map[string]int64{"succeeded": 5, "failed": 3}, s.finished)
 }
 
 func TestHistoryKeepsRunsWhoseLogsAreBeingArchived(t *testing.T) {
 	none := int32(0)
-	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.SuccessfulRunsHistoryLimit = &none }).at(time.Hour).finish(time.Hour+time.Minute, true)
-	s.runs[0].IsArchiving = true
+	s := newScenario(t, func(s *v1alpha1.Schedule) { s.Spec.SuccessfulRunsHistoryLimit = &none }).at(time.Hour)
+	sj := &v1alpha1.SequentialJob{}
+	sj.Name, sj.Status.Phase, sj.Status.CompletionTime = s.runs[0].Name, v1alpha1.PhaseCompleted, apiTime(created.Add(time.Hour))
+	sj.Status.Archive = &v1alpha1.SequenceArchiveStatus{}
+	s.runs[0] = RunOfSequentialJob(sj)
 	require.True(t, len(s.at(time.Hour+2*time.Minute).runs) == 1, "the run was deleted while its logs were being archived")
-	s.runs[0].IsArchiving = false
+	sj.Status.Archive.CompletionTime = sj.Status.CompletionTime
+	s.runs[0] = RunOfSequentialJob(sj)
 	require.True(t, len(s.at(time.Hour+3*time.Minute).runs) == 0, "the run was not deleted after that")
 }
 
@@ -319,10 +333,13 @@ func TestADeletedScheduleStartsNothing(t *testing.T) {
 }
 
 func TestTheRunOfTheNextTimeIsCreatedBeforeItsTimeIsRecorded(t *testing.T) {
-	s := newScenario(t).at(0)
-	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour)})
-	require.True(t, decision.CreateRun != nil && decision.CreateRun.Name == RunName(s.schedule, created.Add(time.Hour)) && !decision.StatusChanged,
-		"decision %+v, want one that creates the run and records nothing", decision)
+	for title, s := range map[string]*scenario{
+		"without a request": newScenario(t).at(0), "after a request": newScenario(t).request("a").at(time.Minute),
+	} {
+		decision := Decide(Observation{Schedule: s.schedule, Runs: s.runs, Now: created.Add(time.Hour)})
+		require.True(t, decision.HasActions() && decision.CreateRun.Name == RunName(s.schedule, created.Add(time.Hour)) && !decision.StatusChanged,
+			"%s: decision %+v, want one that creates the run and records nothing", title, decision)
+	}
 }
 
 // The operator crashed after it created the run of 13:00. Its cache does not have the run yet.
@@ -469,6 +486,15 @@ func TestWhenSeesTheRunForWhichATimeWaits(t *testing.T) {
 	require.True(t, s.schedule.Status.Missed == 1 && s.schedule.Status.LastMissed.Reason == v1alpha1.MissedWhenFalse, "%+v", s.schedule.Status)
 }
 
+func TestWhenSeesTheLastTenRunsThatEnded(t *testing.T) {
+	s := newScenario(t, when("runs.size() == 10 || runs.size() + active == scheduledTime.getHours() - 13")).at(time.Second)
+	s.schedule.Spec.SuccessfulRunsHistoryLimit = new(int32(20))
+	for due := time.Hour; due <= 13*time.Hour; due += 2 * time.Hour {
+		s.at(due).at(due+time.Hour).finish(due+time.Hour, true)
+	}
+	s.wantMissed(0, "")
+}
+
 func TestReplaceKeepsTheActiveRunOfATimeThatWhenRejects(t *testing.T) {
 	s := newScenario(t, when("active == 0"), concurrency(v1alpha1.ConcurrencyReplace)).at(time.Second).at(time.Hour).at(2 * time.Hour)
 	require.True(t, len(s.deleted) == 0 && s.schedule.Status.Missed == 1, "deleted %q, missed %d times", s.deleted, s.schedule.Status.Missed)
@@ -537,6 +563,8 @@ func TestConditionsOfEachState(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := test.state(t).wantReady(test.ready, test.reason, "")
+			events, isReady := strings.Count(strings.Join(s.events, "\n"), v1alpha1.EventRunBlocked), test.ready == metav1.ConditionTrue
+			require.True(t, isReady && events == 0 || !isReady && events == 1, "%d events that no run can start", events)
 			s.schedule.APIVersion, s.schedule.Kind = v1alpha1.GroupVersion.String(), "Schedule"
 			kstatustest.AssertKstatus(t, s.schedule, test.want)
 		})

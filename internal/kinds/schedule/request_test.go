@@ -52,7 +52,7 @@ func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 			atOnce = 1
 		}
 		switch {
-		case c.state == "a run is active" && c.policy != v1alpha1.ConcurrencyAllow, c.state == "a quota is exhausted":
+		case c.state == "a run is active" && c.policy != v1alpha1.ConcurrencyAllow, strings.HasSuffix(c.state, "a quota is exhausted"):
 			atOnce = 0 // with Replace, when the active run is gone
 		case c.state == "suspended" && c.isBackfill:
 			atOnce = 0
@@ -63,7 +63,9 @@ func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 	}
 	for _, policy := range []v1alpha1.ScheduleConcurrency{v1alpha1.ConcurrencyAllow, v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace} {
 		for _, isBackfill := range []bool{false, true} {
-			for _, state := range []string{"idle", "a run is active", "suspended", "a quota is exhausted", "refused"} {
+			for _, state := range []string{
+				"idle", "a run is active", "suspended", "a quota is exhausted", "suspended while a quota is exhausted", "refused",
+			} {
 				c := combination{policy, isBackfill, state}
 				t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 					s := newScenario(t, concurrency(policy), catchUp(v1alpha1.CatchUpAll)).at(time.Second).at(time.Hour)
@@ -76,7 +78,7 @@ func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 					}
 					s.schedule.Spec.Suspend = state == "suspended"
 					switch state {
-					case "a quota is exhausted":
+					case "a quota is exhausted", "suspended while a quota is exhausted":
 						s.refusal = &decision.Refusal{Class: decision.QuotaExceeded, Message: "exceeded quota"}
 					case "refused":
 						s.refusal = &decision.Refusal{Class: decision.Invalid, Message: "spec.containers: Required value"}
@@ -86,6 +88,11 @@ func TestRequestedRunsFollowTheRulesOfTheSchedule(t *testing.T) {
 					s.at(now)
 					got := len(s.started) - before
 					require.True(t, got == atOnce, "%d times start at once, want %d: %v", got, atOnce, s.started)
+					replaces := state == "a run is active" && policy == v1alpha1.ConcurrencyReplace && !isBackfill
+					require.True(t, (len(s.deleted) > 0) == replaces, "the active run is replaced by %+v: %q", c, s.deleted)
+					if state == "suspended while a quota is exhausted" {
+						s.suspend(true).at(now)
+					}
 					if state != "refused" {
 						s.refusal, s.schedule.Spec.Suspend = nil, false
 					}
@@ -134,6 +141,9 @@ func TestWithdrawnTimesAreMissed(t *testing.T) {
 	}{
 		"the request is removed":   {func(s *scenario) { s.schedule.Spec.Rerun = nil }, v1alpha1.MissedCanceled},
 		"the schedule has changed": {func(s *scenario) { s.schedule.Spec.Schedule = "30 * * * *" }, v1alpha1.MissedScheduleChanged},
+		"its time zone has other times since": {
+			func(s *scenario) { s.schedule.Status.Rerun.LastTime = &s.schedule.Status.Rerun.To }, v1alpha1.MissedScheduleChanged,
+		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid)).at(time.Second).request("b", -10, -7).at(time.Minute)
@@ -147,14 +157,12 @@ func TestWithdrawnTimesAreMissed(t *testing.T) {
 }
 
 func TestATriggerHasTheDeadlineOfTheScheduleAndABackfillHasNone(t *testing.T) {
-	for _, isBackfill := range []bool{false, true} {
-		s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid), deadline(60)).at(time.Second).at(time.Hour).request("late", -10)
-		if isBackfill {
-			s.request("late", -10, -7)
-		}
-		s.at(time.Hour + 10*time.Second).wantStarted("13:00").at(time.Hour + 5*time.Minute)
-		if isBackfill {
-			s.wantRequest(0, 0, 4)
+	for times, hours := range map[int32][]int{1: {-10}, 4: {-10, -7}} {
+		s := newScenario(t, concurrency(v1alpha1.ConcurrencyForbid), deadline(60)).at(time.Second).at(time.Hour).request("late", hours...)
+		s.at(time.Hour+10*time.Second).at(time.Hour+30*time.Second).wantStarted("13:00").wantRequest(0, 0, times)
+		s.at(time.Hour + 30*time.Second + s.wait)
+		if times > 1 {
+			s.wantRequest(0, 0, times)
 		} else {
 			s.wantRequest(0, 1, 0).wantMissed(1, v1alpha1.MissedTooLate)
 		}
@@ -196,11 +204,14 @@ func TestAPendingRunWhoseRequestIsUnknownIsCounted(t *testing.T) {
 	s.at(time.Minute).wantRequest(0, 1, 0).wantMissed(1, v1alpha1.MissedCanceled)
 }
 
-func TestAFailedRequestedRunIsTheLastRun(t *testing.T) {
+func TestAFailedRequestedRunIsTheLastRunUntilTheNext(t *testing.T) {
 	s := newScenario(t).at(time.Second).at(time.Hour).finish(time.Hour+time.Minute, true).request("again", -10).at(time.Hour + 2*time.Minute)
 	s.finish(time.Hour+3*time.Minute, false).at(time.Hour + 3*time.Minute)
 	last := decision.FindReason(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded, v1alpha1.ReasonRunFailed)
 	require.True(t, last != nil && strings.Contains(last.Message, "StepFailed"), "conditions %+v", s.schedule.Status.Conditions)
+	s.at(2*time.Hour).finish(2*time.Hour+time.Minute, true).at(2*time.Hour + time.Minute)
+	last = decision.FindReason(s.schedule.Status.Conditions, v1alpha1.ConditionLastRunSucceeded, v1alpha1.ReasonRunSucceeded)
+	require.True(t, last != nil, "conditions %+v", s.schedule.Status.Conditions)
 }
 
 func TestNoStageOfADecisionChangesWhatAnEarlierOneDecided(t *testing.T) {

@@ -28,16 +28,12 @@ func RunName(s *v1alpha1.Schedule, due time.Time) string {
 	return fmt.Sprintf("%s-%d", s.Name, due.Unix()/60)
 }
 
-// KindOf returns the kind of a Schedule's runs. Messages of a queue are no objects.
+// KindOf returns the kind of a Schedule's runs. It says nothing about messages of a queue, which are no objects.
 func KindOf(spec *v1alpha1.ScheduleSpec) string {
-	switch {
-	case spec.AgenticSession != nil:
+	if spec.AgenticSession != nil {
 		return "AgenticSession"
-	case spec.Message != nil:
-		return "message"
-	default:
-		return "SequentialJob"
 	}
+	return "SequentialJob"
 }
 
 // TemplateField returns the name of the field with the template of a Schedule's runs.

@@ -46,9 +46,11 @@ func TestRunsHaveTheSpecOfTheTemplateAndTheirTime(t *testing.T) {
 			spec, err := json.Marshal(run.Object["spec"])
 			require.NoError(t, err)
 			assert.Equal(t, "spec", test.want, string(spec))
+			assert.Equal(t, "name", "run", run.GetName())
 			require.True(t, run.GetKind() == test.kind && metav1.IsControlledBy(run, s) && run.GetLabels()[v1alpha1.LabelSchedule] == s.Name, "%v", run)
 			want := map[string]string{v1alpha1.AnnotationScheduledTime: "2026-05-04T13:00:00Z", v1alpha1.AnnotationRerunID: "yesterday"}
 			assert.Equal(t, "annotations", want, run.GetAnnotations())
+			require.Equal(t, due, newRun(run, nil, false).ScheduledTime)
 		})
 	}
 }
@@ -64,6 +66,9 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 		"a reserved annotation":      {newSchedule(setMetadata("", "yardmaster.dev/scheduled-time")), "spec.sequentialJob.metadata.annotations[yardmaster.dev/scheduled-time]: Forbidden"},
 		"the label of the tool":      {newSchedule(setMetadata("app.kubernetes.io/managed-by", "")), "is reserved"},
 		"an invalid cron expression": {newSchedule(func(s *v1alpha1.Schedule) { s.Spec.Schedule = "0 25 * * *" }), "spec.schedule: Invalid value"},
+		"an unknown time zone":       {newSchedule(func(s *v1alpha1.Schedule) { s.Spec.TimeZone = "Europe/Atlantis" }), "spec.timeZone: Invalid value"},
+		"no template":                {newSchedule(func(s *v1alpha1.Schedule) { s.Spec.SequentialJob = nil }), "spec.sequentialJob.spec: Invalid value"},
+		"messages at a wrong time":   {newSchedule(ofMessages, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "L" }), "spec.schedule: Invalid value"},
 	} {
 		t.Run(title, func(t *testing.T) { require.ErrorContains(t, Validate(test.s).ToAggregate(), test.want) })
 	}
@@ -84,17 +89,14 @@ func setMetadata(label, annotation string) func(*v1alpha1.Schedule) {
 }
 
 func TestStoppedSessionHasEndedWithItsLastAttempt(t *testing.T) {
-	created := metav1.NewTime(time.Date(2026, 11, 27, 2, 0, 0, 0, time.UTC))
-	ended := metav1.NewTime(created.Add(time.Hour))
 	session := &v1alpha1.AgenticSession{}
-	session.CreationTimestamp = created
-	session.Status.Phase = v1alpha1.SessionStopped
-	run := RunOfSession(session)
-	require.True(t, run.IsFinished && run.CompletionTime.Equal(created.Time), "a session that was stopped before its first attempt: %+v", run)
-	session.Status.Attempts = make([]v1alpha1.SessionAttempt, 2)
-	session.Status.Attempts[0].CompletionTime, session.Status.Attempts[1].CompletionTime = &created, &ended
-	run = RunOfSession(session)
-	require.True(t, run.IsFinished && run.CompletionTime.Equal(ended.Time), "want the end %s of the last attempt, got %+v", ended, run)
+	session.CreationTimestamp, session.Status.Phase = metav1.NewTime(created), v1alpha1.SessionStopped
+	for attempts := range 3 { // a session that was stopped before its first attempt has ended as it was created
+		run, want := RunOfSession(session), created.Add(time.Duration(attempts)*time.Hour)
+		require.True(t, run.IsFinished && run.CompletionTime.Equal(want), "want the end %s of %d attempts, got %+v", want, attempts, run)
+		session.Status.Attempts = append(session.Status.Attempts, v1alpha1.SessionAttempt{})
+		session.Status.Attempts[attempts].CompletionTime = apiTime(want.Add(time.Hour))
+	}
 }
 
 func ofMessages(s *v1alpha1.Schedule) {
@@ -104,21 +106,23 @@ func ofMessages(s *v1alpha1.Schedule) {
 
 type answer func(*Observation)
 
-// pass is one reconciliation of a Schedule of messages. It reports whether a message was sent to the broker.
+// pass is one reconciliation of a Schedule of messages. It reports whether a message was sent to the broker. If another attempt fails,
+// whether the first stored the message is unknown.
 func (s *scenario) pass(since time.Duration, answered answer) (sent bool) {
 	s.t.Helper()
 	decision := Decide(Observation{Schedule: s.schedule, Now: created.Add(since)})
 	s.store(&decision)
-	if decision.CreateRun == nil {
-		return false
-	}
-	if answered != nil { // else the operator crashes before it gets the answer
+	sent = decision.CreateRun != nil
+	for answered != nil && decision.CreateRun != nil { // else the operator crashes before it gets the answer
 		observation := Observation{Schedule: s.schedule, Now: created.Add(since)}
 		answered(&observation)
+		if observation.NotSent != nil && !decision.IsFirstAttempt {
+			break
+		}
 		decision = Decide(observation)
 		s.store(&decision)
 	}
-	return true
+	return sent
 }
 
 func confirmed(o *Observation) { o.Sent = true }
@@ -135,23 +139,25 @@ func (s *scenario) wantRuns(want int64) *scenario {
 
 func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
 	for title, test := range map[string]struct {
-		after time.Duration
-		sent  bool
+		after        time.Duration
+		runs, missed int64
 	}{
-		"within a minute":                    {50 * time.Second, true},
-		"after a minute":                     {61 * time.Second, false},
-		"after a long time":                  {50 * time.Minute, false},
-		"after the clock was set back":       {-time.Minute, false},
-		"after the clock was set back a bit": {-5 * time.Second, true},
+		"within a minute":                    {59 * time.Second, 1, 0},
+		"after a minute":                     {time.Minute, 0, 1},
+		"after a long time":                  {50 * time.Minute, 0, 1},
+		"when the next job is due":           {time.Hour, 1, 1},
+		"after the clock was set back":       {-10 * time.Second, 0, 1},
+		"after the clock was set back a bit": {-5 * time.Second, 1, 0},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newScenario(t, ofMessages).at(time.Second)
 			s.pass(time.Hour, nil)
-			require.Equal(t, test.sent, s.pass(time.Hour+test.after, confirmed))
-			if test.sent {
-				s.wantRuns(1).wantMissed(0, "")
+			require.Equal(t, test.runs > 0, s.pass(time.Hour+test.after, confirmed))
+			s.wantRuns(test.runs)
+			if test.missed == 0 {
+				s.wantMissed(0, "")
 			} else {
-				s.wantRuns(0).wantMissed(int64(1), v1alpha1.MissedOutcomeUnknown).wantEvent("the broker did not confirm the message, which may be in its queue")
+				s.wantMissed(test.missed, v1alpha1.MissedOutcomeUnknown).wantEvent("the broker did not confirm the message, which may be in its queue")
 			}
 		})
 	}
@@ -160,12 +166,14 @@ func TestAJobIsSentAgainOnlyWhileTheBrokerRecognizesIt(t *testing.T) {
 func TestAJobThatIsKnownNotToBeSentIsRetriedUntilItsDeadline(t *testing.T) {
 	s := newScenario(t, ofMessages, deadline(600)).at(time.Second)
 	for minute := range 9 {
-		require.True(t, s.pass(time.Hour+time.Duration(minute)*time.Minute, notSent), "minute %d: not tried", minute)
+		late := time.Duration(minute) * time.Minute
+		require.True(t, s.pass(time.Hour+late, notSent), "%s late: not tried", late)
+		require.Equal(t, min(max(late, time.Second), time.Minute), s.wait)
 		s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotReady, "the queue is full").wantMissed(0, "")
 	}
 	s.pass(time.Hour+9*time.Minute+30*time.Second, notSent)
-	s.pass(time.Hour+10*time.Minute+10*time.Second, notSent)
-	s.wantRuns(0).wantMissed(1, v1alpha1.MissedTooLate)
+	s.pass(2*time.Hour, confirmed)
+	s.wantRuns(1).wantMissed(1, v1alpha1.MissedTooLate)
 }
 
 func TestAJobThatTheBrokerRejectsIsMissed(t *testing.T) {
@@ -177,13 +185,28 @@ func TestAJobThatTheBrokerRejectsIsMissed(t *testing.T) {
 }
 
 func TestJobsAreDueUntilTheirQueueIsReady(t *testing.T) {
-	s := newScenario(t, ofMessages).at(time.Second)
-	away := Decide(Observation{Schedule: s.schedule, Now: created.Add(time.Hour), NotReady: &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue billing does not exist"}})
-	s.store(&away)
-	require.True(t, away.CreateRun == nil, "a message was sent")
-	s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound, "billing").wantMissed(0, "")
-	s.pass(time.Hour+30*time.Minute, confirmed)
-	s.wantRuns(1)
+	for title, test := range map[string]struct {
+		change func(*v1alpha1.Schedule)
+		runs   int64
+	}{
+		"one":     {catchUp(v1alpha1.CatchUpLatest), 1},
+		"several": {catchUp(v1alpha1.CatchUpAll), 3},
+		"a triggered one, if suspended": {func(s *v1alpha1.Schedule) {
+			s.Spec.Suspend, s.Spec.Rerun = true, &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "now"}}
+		}, 1},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newScenario(t, ofMessages).at(time.Second)
+			test.change(s.schedule)
+			problem := &decision.Problem{Reason: v1alpha1.ReasonQueueNotFound, Message: "Queue billing does not exist"}
+			away := Decide(Observation{Schedule: s.schedule, Now: created.Add(3 * time.Hour), NotReady: problem})
+			s.store(&away)
+			require.True(t, away.CreateRun == nil, "a message was sent")
+			s.wantReady(metav1.ConditionFalse, v1alpha1.ReasonQueueNotFound, "billing").wantMissed(0, "")
+			s.pass(3*time.Hour+30*time.Minute, confirmed)
+			s.wantRuns(test.runs).wantEvent("RunCreated: Sent message nightly-").wantEvent(" to Queue billing, 30m0s late")
+		})
+	}
 }
 
 func TestAJobHasItsTimeAndWhatTheScheduleSays(t *testing.T) {

@@ -61,11 +61,8 @@ func CheckExpressions(expressions string) error {
 // parseExpression parses a cron expression as the API server does for CronJobs, without @every: its times
 // would depend on when it is evaluated.
 func parseExpression(expression string) (*cron.SpecSchedule, error) {
-	switch {
-	case strings.Contains(expression, "TZ"):
+	if strings.Contains(expression, "TZ") {
 		return nil, errors.New("cannot contain TZ or CRON_TZ: use timeZone")
-	case strings.HasPrefix(strings.TrimSpace(expression), "@every"):
-		return nil, errors.New("cannot be @every: use a cron expression such as */10 * * * *")
 	}
 	parsed, err := cron.ParseStandard(strings.TrimSpace(expression))
 	if err != nil {
@@ -73,7 +70,7 @@ func parseExpression(expression string) (*cron.SpecSchedule, error) {
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
-		return nil, fmt.Errorf("has times of the unknown form %T", parsed)
+		return nil, errors.New("cannot be @every: use a cron expression such as */10 * * * *")
 	}
 	if nextOnClock(spec, referenceTime).IsZero() {
 		return nil, errors.New("is never due: no month has this day")
@@ -246,7 +243,7 @@ func nextOnClock(spec *cron.SpecSchedule, from time.Time) time.Time {
 // StartTime returns when the run of a due time starts: later by a part of the jitter, which depends only on the Schedule and
 // the time, and before the next time is due.
 func (t *Timetable) StartTime(uid types.UID, due time.Time, jitter time.Duration) time.Time {
-	if jitter <= 0 {
+	if jitter == 0 {
 		return due
 	}
 	if next := t.Next(due); !next.IsZero() {

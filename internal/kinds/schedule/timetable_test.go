@@ -41,11 +41,14 @@ func TestTimesFollowDaylightSavingAndLeapYears(t *testing.T) {
 		"an interval continues while the clocks go back": {
 			berlin("30 * * * *"), "2026-10-24T23:45:00Z", "2026-10-25T02:30+02:00 2026-10-25T02:30+01:00 2026-10-25T03:30+01:00",
 		},
+		"@hourly continues while the clocks go back":  {berlin("@hourly"), "2026-10-24T23:45:00Z", "2026-10-25T02:00+02:00 2026-10-25T02:00+01:00"},
 		"a day without midnight is a day like others": {in("Africa/Cairo", "0 9 * * 5"), "2027-04-29T00:00:00Z", "2027-04-30T09:00+03:00"},
 		"a month with a day without midnight":         {in("America/Santiago", "0 9 * 9 6"), "2027-09-04T14:00:00Z", "2027-09-11T09:00-03:00"},
 		"the leap day, which 2100 does not have":      {in("", "0 0 29 2 *"), "2092-03-01T00:00:00Z", "2096-02-29T00:00Z 2104-02-29T00:00Z"},
 		"the last day of a month":                     {in("", "0 0 31 * *"), "2026-01-31T12:00:00Z", "2026-03-31T00:00Z 2026-05-31T00:00Z"},
 		"a macro":                                     {in("", "@monthly"), "2026-01-31T12:00:00Z", "2026-02-01T00:00Z 2026-03-01T00:00Z"},
+		"ten expressions":                             {in("", strings.Repeat("@yearly;", 9)+"0 0 1 2 *"), "2026-01-01T00:00:00Z", "2026-02-01T00:00Z"},
+		"the summer after a leap year, decades ahead": {berlin("0 9 1 6 *"), "2040-12-31T22:00:00Z", "2041-06-01T09:00+02:00"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			timetable, err := NewTimetable(test.of)
@@ -76,6 +79,7 @@ func TestInvalidTimetablesAreRefused(t *testing.T) {
 		"an unknown zone":        {"0 2 * * *", "Europe/Atlantis", "timeZone is not the name"},
 		"the operator's zone":    {"0 2 * * *", "Local", "timeZone must be the name"},
 		"a path":                 {"0 2 * * *", "../etc/passwd", "timeZone is not the name"},
+		"too many expressions":   {strings.Repeat("0 2 * * *;", 10) + "0 2 * * *", "", "schedule has 11 expressions, and can have 10"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			_, err := NewTimetable(v1alpha1.Cron{Schedule: test.expression, TimeZone: test.timeZone})
