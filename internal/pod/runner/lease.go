@@ -31,8 +31,8 @@ type lease struct {
 	interval  time.Duration
 	logf      func(format string, arguments ...any)
 
-	activity chan struct{}
-	mutex    sync.Mutex
+	activity   chan struct{}
+	mutex      sync.Mutex
 	activeTime time.Time
 	// cost of this process until now; nil if unknown.
 	cost *float64
