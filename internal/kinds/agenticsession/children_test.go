@@ -162,9 +162,14 @@ func TestNetworkConditionReportsMissingAndChangedPolicies(t *testing.T) {
 	s.createNetworkPolicies(decision)
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
+	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{To: testbuilder.Block("10.0.0.0/8")}, {Ports: testbuilder.Ports(443)}} // of an older CRD
+	s.reconcile().wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
 	s.Runner.Spec.Network.Egress = []v1alpha1.SessionEgress{{To: testbuilder.Block("10.0.0.0/8"), Ports: testbuilder.Ports(443)}}
 	s.decideAndRecord()
 	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionFalse, v1alpha1.ReasonNetworkPolicyDiffers)
+	s.createNetworkPolicies(s.decideAndRecord())
+	s.Runner.Spec.Network.Egress = nil // its own policy of before does not keep the next attempt waiting
+	s.exitRunner(0, "").reconcile().updateSpec(requestNextRun).startAttempt()
 }
 
 func TestTheInputsAreInAnImmutableSecretNamedByContentAndNotInTheJob(t *testing.T) {
@@ -226,6 +231,7 @@ func TestTokensHaveTheirAudienceAndOnlyTheRunnerHasThem(t *testing.T) {
 		corev1.ServiceAccountTokenProjection{Audience: "vault.example", Path: "vault", ExpirationSeconds: new(int64(600))},
 	))
 	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
+	require.Equal(t, "model-caller", FirstPod(s.Session, s.Runner).Spec.ServiceAccountName)
 	pod := s.startAttempt().podSpec()
 	require.True(t, pod.ServiceAccountName == "model-caller" && !*pod.AutomountServiceAccountToken, "ServiceAccount %s", pod.ServiceAccountName)
 	want := []corev1.VolumeProjection{
@@ -266,6 +272,7 @@ func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
 	s := newFullScenario(t)
 	spec := &s.Runner.Spec
 	template := testbuilder.RunnerPod(spec)
+	template.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(maxUserID)), RunAsGroup: new(int64(maxUserID))}
 	template.HostUsers, template.NodeSelector, template.PriorityClassName = new(false), map[string]string{"pool": "agents"}, "low"
 	template.Containers[0].ImagePullPolicy, template.InitContainers[1].ImagePullPolicy = corev1.PullAlways, corev1.PullNever
 	template.Tolerations = []corev1.Toleration{{Key: "agents", Operator: corev1.TolerationOpExists}}
@@ -281,6 +288,7 @@ func TestPodHasTheOptionsOfItsSessionRunner(t *testing.T) {
 	created := decision.CreateJob.Spec.Template
 	pod := created.Spec
 	require.True(t, !*pod.HostUsers && pod.NodeSelector["pool"] == "agents" && pod.PriorityClassName == "low" && pod.Tolerations[0].Key == "agents" &&
+		*pod.SecurityContext.RunAsUser == maxUserID && *pod.SecurityContext.FSGroup == maxUserID &&
 		created.Labels["team"] == "a" && created.Labels[LabelSessionUID] == "session" && created.Annotations["cost"] == "7", "%+v", created)
 	for _, c := range append(pod.InitContainers, pod.Containers...) {
 		env := map[string]string{}

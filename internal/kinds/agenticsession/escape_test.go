@@ -116,24 +116,33 @@ func TestSessionCannotExceedSessionRunnerLimits(t *testing.T) {
 	check("a ConfigMap whose name is a path", from(envFromConfigMap("a/b")), "spec.envFrom[0].configMapRef.name: ")
 	check("a mounted Secret that is not allowed", mount("db", ""),
 		"spec.secretMounts[0].name: Forbidden: SessionRunner default does not allow Secret db: add it to allowed.secrets")
-	check("the inputs of another session", mount("other-inputs-0123456789", ""), "spec.secretMounts[0].name: ")
-	check("the inputs of another session in envFrom", from(envFromSecret("other-inputs-0123456789", "", nil)), "spec.envFrom[0].secretRef.name: ")
+	check("the inputs of another session", mount("other-inputs-0123456789", ""), "spec.secretMounts[0].name: Forbidden: the inputs Secret of a session")
+	check("the inputs of another session in envFrom", from(envFromSecret("other-inputs-0123456789", "", nil)),
+		"spec.envFrom[0].secretRef.name: Forbidden: the inputs Secret of a session is only for its runner")
 	check("a mount over /usr/bin", mount("git", "/usr/bin"), "spec.secretMounts[0].mountPath: ")
 	check("a mount over the inputs", mount("git", inputsPath), "spec.secretMounts[0].mountPath: ")
 	check("a mount over the token", mount("git", tokenPath), "spec.secretMounts[0].mountPath: ")
 	check("a mount path with dots", mount("git", "/secrets/.."), "spec.secretMounts[0].mountPath: ")
 	check("a mount over /secrets", mount("git", "/secrets"), "spec.secretMounts[0].mountPath: ")
 	check("a workspace above the maximum", workspace(v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("6Gi"))}), "spec.workspace.size: ")
+	check("a workspace of size 0", workspace(v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("0"))}), "spec.workspace.size: ")
+	check("two repositories in one directory", func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Repos = []v1alpha1.SessionRepo{{GitSource: v1alpha1.GitSource{URL: "https://a.example/shop.git"}}, {Name: "shop"}}
+	}, `spec.repos[1].name: Duplicate value: "shop"`)
+	check("mcpServers of more than 64 KiB", func(spec *v1alpha1.AgenticSessionSpec) {
+		spec.Agent.MCPServers.Disabled = []string{strings.Repeat("x", maxMCPServersBytes)}
+	}, "spec.agent.mcpServers: Too long")
 	check("inactivityTimeout without activityLease", func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.InactivityTimeout = seconds(1) }, "spec.limits.inactivityTimeout: ")
 }
 
 func TestSessionGetsAllowedSettings(t *testing.T) {
+	largest := strings.Repeat("x", maxEnvironmentBytes-len("escaped$(date)dat"))
 	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) {
 		spec.Image = "registry.example/other:1"
 		spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
 		spec.Workspace = &v1alpha1.WorkspaceClaim{Size: new(resource.MustParse("5Gi"))}
 		spec.SecretMounts = []v1alpha1.SecretMount{{LocalReference: v1alpha1.LocalReference{Name: "git"}}}
-		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"escaped": "$(date)", "dat": "x"}
+		spec.EnvironmentVariables = map[string]v1alpha1.EnvironmentValue{"escaped": "$(date)", "dat": v1alpha1.EnvironmentValue(largest)}
 		spec.Limits.Timeout = seconds(0)
 	})
 	s.Runner = newStrictRunner()
@@ -196,6 +205,9 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		labels: label("team", "a b"),
 		"spec.jobMetadata.labels[" + LabelSessionUID + "]: Forbidden: the key is reserved": jobLabel(LabelSessionUID, "other"),
 		"spec.jobMetadata.labels": jobLabel("kueue.x-k8s.io/queue-name", "a b"),
+		"spec.jobMetadata.annotations": func(spec *runnerSpec, _ *podSpec) {
+			spec.JobMetadata = &v1alpha1.ObjectMetadata{Annotations: map[string]string{"a b": "c"}}
+		},
 		"spec.template.metadata.annotations[" + appArmor + "]: Forbidden: the key is reserved": func(spec *runnerSpec, _ *podSpec) {
 			spec.Template.Annotations = map[string]string{appArmor: "x"}
 		},
@@ -211,6 +223,7 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 			pod.Containers[0].Resources = corev1.ResourceRequirements{Requests: many, Limits: few}
 		},
 		"could read the archive in the claim transcripts":                     mount("/srv/a", testbuilder.ClaimVolume("transcripts")),
+		`secret.secretName: Invalid value: "A_B"`:                             mount("/srv/a", testbuilder.SecretVolume("A_B")),
 		"it overlaps with " + archivePath:                                     mount(archivePath, configMap),                       // the directory of the socket
 		"it overlaps with " + modelPath:                                       mount(modelPath, testbuilder.SecretVolume("other")), // the directory of the token
 		"exactly one of claimRef and s3":                                      func(spec *runnerSpec, _ *podSpec) { spec.Archive.ClaimRef = nil },
@@ -219,11 +232,15 @@ func TestInvalidSessionRunnerStartsNoJob(t *testing.T) {
 		`spec.model.baseURL: Invalid value: "/v1"`:                            func(spec *runnerSpec, _ *podSpec) { spec.Model.BaseURL = "/v1" },
 		`spec.model.baseURL: Invalid value: "ftp://model.example"`:            func(spec *runnerSpec, _ *podSpec) { spec.Model.BaseURL = "ftp://model.example" },
 		"spec.network.port: Invalid value: 9471: it is the port of the proxy": func(spec *runnerSpec, _ *podSpec) { spec.Network.Port = 9471 },
-		"HOME is set by the operator":                                         func(_ *runnerSpec, pod *podSpec) { pod.Containers[0].Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
+		`spec.git.repositories: Invalid value: "": "acme" is not host/path`: func(spec *runnerSpec, _ *podSpec) {
+			spec.Git = &v1alpha1.SessionGit{SecretRef: &v1alpha1.LocalReference{Name: "forge"}, Repositories: []string{"acme"}}
+		},
+		"HOME is set by the operator": func(_ *runnerSpec, pod *podSpec) { pod.Containers[0].Env = []corev1.EnvVar{{Name: "HOME", Value: "/"}} },
 		"activityLease needs a ServiceAccount for each session": func(spec *runnerSpec, pod *podSpec) {
 			pod.ServiceAccountName, spec.ActivityLease = "model-caller", true
 		},
 		"spec.template.spec.securityContext.runAsUser": func(_ *runnerSpec, pod *podSpec) { pod.SecurityContext.RunAsUser = new(int64(0)) },
+		`containers[0].name: Invalid value: "agent"`:   func(_ *runnerSpec, pod *podSpec) { pod.Containers[0].Name = "agent" },
 		"the only container is named runner": func(_ *runnerSpec, pod *podSpec) {
 			pod.Containers = append(pod.Containers, corev1.Container{Name: "other", Image: "x"})
 		},
@@ -314,6 +331,10 @@ func checkHardened(t *testing.T, seed uint64, pod *corev1.PodSpec) {
 	require.True(t, !hasToken && !pod.HostNetwork && !pod.HostPID && !pod.HostIPC, "seed %d: the Pod has a token, or is in namespaces of the node", seed)
 	require.True(t, len(pod.Containers) == 1 && pod.Containers[0].Name == v1alpha1.RunnerContainer, "seed %d: containers %+v", seed, pod.Containers)
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for name := range mountsOf(&c) {
+			isVolume := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+			require.True(t, isVolume, "seed %d: %s mounts %s, which does not exist", seed, c.Name, name)
+		}
 		sc := c.SecurityContext
 		require.True(t, sc != nil && *sc.ReadOnlyRootFilesystem && *sc.RunAsNonRoot && !*sc.Privileged && !*sc.AllowPrivilegeEscalation &&
 			len(sc.Capabilities.Add) == 0 && slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}), "seed %d: %s: %+v", seed, c.Name, sc)

@@ -77,12 +77,12 @@ func parseCostReport(annotation string) (job string, cost v1alpha1.Number, err e
 	return job, cost, nil
 }
 
-// higherCost returns the higher of two costs; an empty cost is not known.
+// higherCost returns the higher of two costs. An empty cost is not known; a is nil if no cost is recorded.
 func higherCost(a, b *v1alpha1.Number) v1alpha1.Number {
 	switch {
 	case a == nil || *a == "":
 		return *b
-	case b == nil || *b == "" || microsOf(a) >= microsOf(b):
+	case *b == "" || microsOf(a) >= microsOf(b):
 		return *a
 	}
 	return *b

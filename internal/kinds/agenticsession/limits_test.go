@@ -27,8 +27,10 @@ func TestTimeoutDoesNotCountWhileThePodWaits(t *testing.T) {
 			deadline := s.newestJob().Status.StartTime.Add(time.Duration(s.jobDeadlineSeconds()) * time.Second)
 			require.True(t, deadline.After(s.Now), "the deadline of the waiting Job is over")
 		}
-		s.startRunner().reconcile().wantDeadline(30*60*60 + 100)
-		s.advanceClock(40*time.Second).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
+		started := map[bool]time.Time{false: s.Now, true: s.Now.Add(time.Second)}[isInteractive] // which starts when it is ready
+		s.startRunner().advanceClock(time.Second).reconcile().wantDeadline(30*60*60 + 100)
+		require.True(t, s.Session.Status.StartTime.Time.Equal(started), "it started at %s, want %s", s.Session.Status.StartTime, started)
+		s.advanceClock(39*time.Second).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 		s.wantActiveSeconds(40)
 	}
 }
@@ -44,7 +46,10 @@ func TestTimeoutCountsFromTheStartOfARunnerThatIsNotReady(t *testing.T) {
 func TestTimeoutOfARunningSessionCanBeChanged(t *testing.T) {
 	s := newScenario(t, withTimeout(100)).startAttempt().advanceClock(10 * time.Second).startRunner()
 	s.decideAndRecord()
+	waiting := newScenario(t, withTimeout(100)).startAttempt().advanceClock(10 * time.Second)
 	for timeout, want := range map[int]int64{200: 210, 50: 60, 0: -1, 7200: 7210} {
+		left := waiting.updateSpec(withTimeout(timeout)).reconcile().jobDeadlineSeconds() - want // of a Job whose runner has not started
+		require.True(t, left <= 60*60 && (want < 0) == (left < 30*60), "it has %d seconds to start, with the timeout %d", left, timeout)
 		s.updateSpec(withTimeout(timeout)).wantPhase(v1alpha1.SessionRunning, "")
 		s.wantDeadline(want)
 		require.True(t, s.decideAndRecord().SetDeadline == nil, "the deadline is set again")
@@ -107,12 +112,16 @@ func TestOnlyTheTimeInWhichTheRunnerMayHaveRunCounts(t *testing.T) {
 			change(s)
 			s.decideAndRecord()
 			require.Equal(t, reason, s.findCondition(v1alpha1.ConditionReady).Reason)
+			require.Equal(t, reason == v1alpha1.ReasonDeadlineExceeded, strings.Contains(s.Session.Status.Attempts[0].Message, "waited for a node"))
 			s.wantActiveSeconds(want)
 		})
 	}
 	check("it ends before its Job", exitAt(metav1.NewTime(testStartTime.Add(40*time.Second))), v1alpha1.ReasonCompleted, 40)
 	check("it ends after its Job, on a wrong clock", exitAt(metav1.NewTime(testStartTime.Add(time.Hour))), v1alpha1.ReasonCompleted, 60)
-	check("it ends at no time that is known", exitAt(metav1.Time{}), v1alpha1.ReasonCompleted, 60)
+	check("it ends at no time that is known", func(s *scenario) {
+		exitAt(metav1.Time{})(s)
+		s.newestJob().Status.CompletionTime.Time = testStartTime.Add(50 * time.Second)
+	}, v1alpha1.ReasonCompleted, 50)
 	check("its Job is lost before anybody observes it", func(s *scenario) { s.removeJobAndPod().advanceClock(time.Hour) }, v1alpha1.ReasonPodLost, 100)
 	check("its Job is lost", func(s *scenario) {
 		s.startRunner().reconcile().removeJobAndPod().advanceClock(24 * time.Hour)
@@ -177,6 +186,7 @@ func TestTimeoutCountsAllRuns(t *testing.T) {
 	s.advanceClock(48*time.Second).exitRunner(143, "").newestJob().Status.Conditions[0].Reason = batchv1.JobReasonDeadlineExceeded
 	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
 	s.wantEvent(v1alpha1.EventDeadlineExceeded)
+	require.Contains(t, s.findCondition(v1alpha1.ConditionSucceeded).Message, "increase timeout to run it again")
 
 	decision := s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonDeadlineExceeded)
 	require.True(t, decision.CreateJob == nil, "a Job is created without remaining time")
@@ -259,7 +269,7 @@ func (s *scenario) wantStoppedWhenIdleFor(d time.Duration) {
 	due := s.Now.Add(d)
 	for s.Now.Before(due) {
 		decision := s.wantPhase(v1alpha1.SessionRunning, "")
-		require.True(s.t, decision.RequeueAfter > 0, "nothing reconciles the session when its time is over")
+		require.True(s.t, decision.RequeueAfter > 0 && decision.RequeueAfter <= activityPrecision, "decides again after %s", decision.RequeueAfter)
 		s.advanceClock(min(decision.RequeueAfter, due.Sub(s.Now)))
 	}
 	s.wantPhase(v1alpha1.SessionStopping, "")
@@ -474,8 +484,9 @@ func TestReportsOfOtherAttemptsDoNotCount(t *testing.T) {
 	s.updateSpec(requestNextRun).startAttempt().startRunner().wantPhase(v1alpha1.SessionRunning, "")
 	s.wantTotalCost("4")
 	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
-	s.writeCost("fix-r1-a1=9").wantPhase(v1alpha1.SessionRunning, "")
+	s.writeCost("fix-r1-a1=9").writeCost(strings.Repeat("x", maxCostReportBytes-2)+"=9").wantPhase(v1alpha1.SessionRunning, "")
 	s.wantTotalCost("4")
+	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	s.reportCost("5.5").wantPhase(v1alpha1.SessionRunning, "")
 	s.wantTotalCost("9.5")
 	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionTrue, v1alpha1.ReasonReporting)
@@ -485,7 +496,7 @@ func TestHostileCostReportsAreRefusedAndChangeNothing(t *testing.T) {
 	for _, report := range []string{
 		"fix-r1-a1=-1", "fix-r1-a1=NaN", "fix-r1-a1=Inf", "fix-r1-a1=+1", "fix-r1-a1=1e3", "fix-r1-a1=0x10", "fix-r1-a1=1,5", "fix-r1-a1=",
 		"fix-r1-a1=1000000001", "fix-r1-a1=99999999999", "fix-r1-a1= 1", "fix-r1-a1=1\n", "fix-r1-a1", "=5", "5", "{}", "\x00", strings.Repeat("9", 300000),
-		"fix-r1-a1=0." + strings.Repeat("0", 200), "fix-r1-a1=.5", "fix-r1-a1=5.", "fix-r1-a1=1=2",
+		"fix-r1-a1=0." + strings.Repeat("0", 200), "fix-r1-a1=.5", "fix-r1-a1=5.", "fix-r1-a1=1=2", strings.Repeat("x", maxCostReportBytes-1) + "=1",
 	} {
 		s := newIdleScenario(t).updateSpec(withMaxCost("10")).reportCost("4")
 		s.wantPhase(v1alpha1.SessionRunning, "")
@@ -518,11 +529,13 @@ func TestUnknownCostIsReportedAndNotTakenForZero(t *testing.T) {
 	s := newReportingScenario(t, withMaxCost("10"))
 	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
 	s.advanceClock(time.Hour).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
-	s.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
+	s.reconcile().wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown) // it stays reported
+	require.Contains(t, s.findCondition(v1alpha1.ConditionRunnerReporting).Message, "it must set the annotation "+AnnotationCost)
 	require.True(t, s.Session.Status.TotalCostUSD == nil && s.Session.Status.Attempts[0].CostUSD == nil, "an unknown cost is recorded")
 	withoutLease := newScenario(t, withMaxCost("10")).startAttempt().startRunner()
 	withoutLease.wantPhase(v1alpha1.SessionRunning, "")
 	withoutLease.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionUnknown, v1alpha1.ReasonCostUnknown)
+	require.Contains(t, withoutLease.findCondition(v1alpha1.ConditionRunnerReporting).Message, "set activityLease in its SessionRunner")
 	withoutLease.exitRunner(0, `{"costUSD": 0}`).wantPhase(v1alpha1.SessionCompleted, "")
 	withoutLease.wantCondition(v1alpha1.ConditionRunnerReporting, metav1.ConditionTrue, v1alpha1.ReasonReporting)
 	withoutLease.wantTotalCost("0")

@@ -216,6 +216,8 @@ func TestTheResultOfTheNetworkCheckIsReported(t *testing.T) {
 			s.reconcile().wantCondition(v1alpha1.ConditionNetworkRestricted, wantStatus, wantReason)
 			status := &s.Session.Status
 			require.True(t, status.Phase == wantPhase && (status.Phase != failed || status.Attempts[0].Reason == wantReason), "%+v", status)
+			message := s.findCondition(v1alpha1.ConditionNetworkRestricted).Message
+			require.True(t, message != "" && strings.Contains(message, "exit code 137") == (title == "killed"), "message %q", message)
 		})
 	}
 	check("the check has not ended", func(*scenario) {}, unknown, v1alpha1.ReasonNetworkCheckPending, creating)
@@ -388,6 +390,7 @@ func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
 func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = seconds(3600) })
 	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("gateway", "x")}
+	setArchive(archiveInClaim)(s)
 	decision := s.decideAndRecord()
 	inputs := decision.ApplyObjects[3].(*corev1.Secret)
 	url := string(inputs.Data[proxyURLKey])
@@ -399,7 +402,7 @@ func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
 	require.True(t, err == nil && session == want && strings.HasSuffix(url, "@10.96.0.9:3128"), "%s: %+v, %v", url, session, err)
 	require.True(t, !expires.Before(end) && !expires.After(end.Add(proxyTokenMargin)), "the token expires at %s, the session at %s", expires, end)
 	pod := decision.CreateJob.Spec.Template.Spec
-	for _, c := range []corev1.Container{pod.Containers[0], pod.InitContainers[0]} {
+	for _, c := range slices.Concat(pod.Containers, pod.InitContainers) {
 		values := map[string]string{}
 		for _, variable := range c.Env {
 			values[variable.Name] = variable.Value

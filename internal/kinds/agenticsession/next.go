@@ -133,9 +133,9 @@ func (n *next) follow(f *facts, o *outcome) {
 		n.SetDeadline = &JobDeadline{o.job, deadline}
 	}
 	if isGated(o.pod) && o.pod.DeletionTimestamp.IsZero() && !decision.HasPodEnded(o.pod) && n.hasWorkspace(f) {
-		n.passes(f, func(f *facts, status *v1alpha1.AgenticSessionStatus) (obstacle *obstacle, question *Question) {
-			n.ReserveWorkspace, obstacle, question = reserveWorkspace(f, status, o.pod)
-			return obstacle, question
+		n.passes(f, func(f *facts, status *v1alpha1.AgenticSessionStatus) (found *obstacle, question *Question) {
+			n.ReserveWorkspace, found, question = reserveWorkspace(f, status, o.pod)
+			return found, question
 		})
 	}
 	if n.Question == nil && attempt.JobName != "" && attempt.RunnerStartTime == nil {

@@ -125,7 +125,6 @@ func (o outcome) observed(f *facts) outcome {
 	}
 	attempt.ActiveSince = activeSince(f, attempt, o.pod)
 	o = o.withResult(f)
-	attempt = &o.status.Attempt
 	if cost, isDue := dueCost(f, &o.status, o.evidence, &o.timer); isDue {
 		addCost(&o.status, cost, f.now)
 	}

@@ -88,7 +88,9 @@ func TestJobHasTheMetadataOfItsSessionRunner(t *testing.T) {
 
 func TestSessionWhoseJobIsQueuedIsPending(t *testing.T) {
 	s := newQueuedScenario(t)
+	s.newestJob().Status.Conditions = nil // the Job controller has not observed it yet
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
+	s.setSuspended(corev1.ConditionTrue)
 	s.wantCondition(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, v1alpha1.ReasonPodNotCreated)
 	s.advanceClock(time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
 	since := s.Session.Status.QueuedSince
@@ -112,14 +114,15 @@ func TestPreemptedSessionContinuesItsAttempt(t *testing.T) {
 	status := &s.Session.Status
 	require.True(t, status.Attempt.Attempt == 1 && status.Retries+status.Disruptions == 0 && len(status.Attempts) == 0, "%+v", status)
 	require.Equal(t, 1, len(s.Jobs))
-	s.admit().startRunner().reconcile().exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
+	s.admit().startRunner().advanceClock(time.Second).deletePod().wantPhase(v1alpha1.SessionRunning, "") // it is not the Pod before
+	s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
 }
 
 func TestTimeInAQueueDoesNotCountTowardsTheTimeout(t *testing.T) {
 	s := newQueuedScenario(t, withTimeout(100))
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
 	s.advanceClock(30 * time.Hour).admit().startRunner().decideAndRecord()
-	s.advanceClock(40 * time.Second).suspendJob().stopSuspendedPod().reconcile().wantActiveSeconds(40)
+	s.advanceClock(40 * time.Second).suspendJob().stopSuspendedPod().advanceClock(3 * time.Second).reconcile().wantActiveSeconds(40)
 	s.advanceClock(30 * time.Hour).reconcile().admit().advanceClock(5 * time.Second).startRunner().decideAndRecord()
 	s.wantDeadline(65)
 	s.advanceClock(20*time.Second).exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
@@ -311,14 +314,15 @@ func TestSessionThatCannotStartAnywayIsNotInTheQueue(t *testing.T) {
 
 func TestStoppedOrDeletedSessionGivesUpItsPosition(t *testing.T) {
 	s := newWaitingScenario(t)
-	_, contends := NewContender(s.Session, false, s.Now)
-	require.True(t, contends, "a queued session does not contend")
+	c, contends := NewContender(s.Session, false, s.Now.Add(time.Hour))
+	require.True(t, contends && c.Since.Equal(testStartTime), "a queued session does not contend since its creation: %t, %+v", contends, c)
 	stopped, deleted := s.Session.DeepCopy(), s.Session.DeepCopy()
 	stopped.Spec.Suspend = true
 	deleted.DeletionTimestamp = new(metav1.NewTime(s.Now))
 	for _, other := range []*v1alpha1.AgenticSession{stopped, deleted} {
-		_, contends := NewContender(other, false, s.Now)
-		require.True(t, !contends, "it contends")
+		_, waits := NewContender(other, false, s.Now)
+		_, runs := NewContender(other, true, s.Now)
+		require.True(t, !waits && runs, "it waits: %t, its open attempt has a place: %t", waits, runs)
 	}
 }
 
@@ -353,6 +357,8 @@ func TestARerunSessionDoesNotKeepOthersWaiting(t *testing.T) {
 	s.reconcile().advanceClock(time.Hour).exitRunner(0, "").decideAndRecord()
 	s.Capacity.Contenders = []Contender{waitingSession("b", "bob", time.Minute)}
 	s.updateSpec(requestNextRun).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonQueued)
+	c, _ := NewContender(s.Session, false, s.Now)
+	require.True(t, c.Since.Equal(s.Now), "for other sessions, it waits since %s", c.Since)
 }
 
 // The property of the order: whatever ends first, sessions start in the order of their creation, except that users with
@@ -403,4 +409,6 @@ func checkOrder(t *testing.T, runner *v1alpha1.SessionRunner, contenders []Conte
 		}
 	}
 	require.Equal(t, want, next, cmpopts.EquateEmpty())
+	hasPlace := slices.ContainsFunc(waiting, func(c Contender) bool { return HasPlace(runner, contenders, c.User) })
+	require.True(t, hasPlace == (len(next) > 0), "there is a place: %t, %d sessions start", hasPlace, len(next))
 }

@@ -272,10 +272,7 @@ func eventsBetween(before, after *v1alpha1.AgenticSessionStatus) []decision.Even
 	}
 	if after.Attempt.StopTime != nil && before.Attempt.StopTime == nil {
 		if after.StoppedReason == v1alpha1.StopInactivity {
-			since := "it started"
-			if after.Attempt.LastActivityTime != nil {
-				since = after.Attempt.LastActivityTime.UTC().Format(time.RFC3339)
-			}
+			since := after.Attempt.LastActivityTime.UTC().Format(time.RFC3339) // only a runner with a known activity is idle
 			add(corev1.EventTypeNormal, v1alpha1.EventInactivityTimeout, actionStop, "The runner has shown no activity since %s", since)
 		}
 		add(corev1.EventTypeNormal, v1alpha1.EventStopping, actionStop, "Stopping, requested by: %s", after.StoppedReason)

@@ -257,12 +257,12 @@ func fillResources(r, defaults corev1.ResourceRequirements) corev1.ResourceRequi
 // amount that exceeds the SessionRunner's limits.
 func (r *runnerSettings) resolveResources(s *v1alpha1.AgenticSession) field.ErrorList {
 	runner := r.runner
-	var errs field.ErrorList
 	defaults := fillResources(r.container().Resources, capResources(runnerDefaults, runner.Spec.Limits.MaxResources))
 	r.resources = defaults
 	if s.Spec.Resources == nil {
-		return errs
+		return nil
 	}
+	var errs field.ErrorList
 	filled := fillResources(*s.Spec.Resources, defaults)
 	at := field.NewPath("spec", "resources")
 	for _, name := range sortedKeys(filled.Limits) {

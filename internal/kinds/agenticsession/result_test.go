@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 func TestParseResult(t *testing.T) {
 	cost := func(n v1alpha1.Number) *RunnerResult { return &RunnerResult{CostUSD: &n} }
+	n, b, c, u := strings.Repeat("n", 253), strings.Repeat("b", 512), strings.Repeat("c", 64), "https://"+strings.Repeat("u", 2048-8) // the maxima
 	for message, want := range map[string]*RunnerResult{
 		`{"summary": "done", "usage": {"input": 7, "tier": "a"}, "costUSD": 0.25, "sdkSessionId": "x"}` + "\n": {
 			CostUSD:       new(v1alpha1.Number("0.25")),
@@ -38,6 +40,9 @@ func TestParseResult(t *testing.T) {
 			SessionResult: v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{
 				{Name: "shop", Branch: "session/demo", Pushed: true, PullRequestURL: "https://git.example/1"},
 			}},
+		},
+		`{"repositories": [{"name": "` + n + `", "branch": "` + b + `", "commit": "` + c + `", "pullRequestURL": "` + u + `"}]}`: {
+			SessionResult: v1alpha1.SessionResult{Repositories: []v1alpha1.SessionRepositoryResult{{Name: n, Branch: b, Commit: c, PullRequestURL: u}}},
 		},
 		`{"transcript": {"location": "s3://a/b", "truncated": true, "new": 1}}`: {
 			SessionResult: v1alpha1.SessionResult{Transcript: &v1alpha1.ArchiveResult{Location: "s3://a/b", Truncated: true}},
@@ -112,14 +117,18 @@ func TestResultLimitDependsOnTheNumberOfContainers(t *testing.T) {
 func TestRunnerPageDocumentsRunnerEnvironment(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "runner.md"))
 	require.NoError(t, err)
-	s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Interactive = true })
-	s.Runner.Spec.ActivityLease = true
-	decision := s.decideAndRecord()
-	require.True(t, decision.CreateJob != nil, "no Job is created")
-	for _, variable := range decision.CreateJob.Spec.Template.Spec.Containers[0].Env {
-		require.True(t, strings.Contains(string(page), "`"+variable.Name+"`"), "docs/runner.md does not document %s", variable.Name)
+	s := setModel(newGitScenario(t))
+	setArchive(archiveInClaim)(s)
+	documented, set := regexp.MustCompile(`AGENTIC_\w+`).FindAllString(string(page), -1), []string{}
+	for _, variable := range s.startAttempt().podSpec().Containers[0].Env {
+		if strings.HasPrefix(variable.Name, v1alpha1.SessionEnvPrefix) {
+			set = append(set, variable.Name)
+		}
 	}
-	for _, name := range []string{AnnotationRunFinished, secretsPath, homePath, tokenPath} {
+	slices.Sort(documented)
+	slices.Sort(set)
+	require.Equal(t, slices.Compact(documented), set)
+	for _, name := range []string{homeVariable, tempVariable, AnnotationRunFinished, secretsPath, homePath, tokenPath} {
 		require.True(t, strings.Contains(string(page), name), "docs/runner.md does not document %s", name)
 	}
 }

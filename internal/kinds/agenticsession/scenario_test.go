@@ -179,7 +179,7 @@ func (s *scenario) startAttempt() *scenario {
 
 func (s *scenario) createPlannedJob(decision Decision) {
 	s.t.Helper()
-	require.True(s.t, decision.CreateJob != nil, "no Job is created: phase %s, %+v", decision.Status.Phase, decision.Status.Conditions)
+	require.True(s.t, decision.CreateJob != nil && decision.ChangesJobs(), "no Job is created: %+v", decision.Status)
 	job := decision.CreateJob.DeepCopy()
 	job.UID = types.UID("uid-of-" + job.Name)
 	job.CreationTimestamp = metav1.NewTime(s.Now)
@@ -346,6 +346,8 @@ func (s *scenario) wantPhase(phase v1alpha1.SessionPhase, reason string) Decisio
 	ready := meta.FindStatusCondition(decision.Status.Conditions, v1alpha1.ConditionReady)
 	require.True(s.t, decision.Status.Phase == phase && (reason == "" || ready.Reason == reason),
 		"phase %s (%s: %s), want %s (%s)", decision.Status.Phase, ready.Reason, ready.Message, phase, reason)
+	isOver := isSessionFinished(s.Session) || phase == v1alpha1.SessionStopped && lastRun(&decision.Status) != nil
+	require.True(s.t, IsAtRest(s.Session) == isOver, "in phase %s it is at rest: %t", phase, !isOver)
 	return decision
 }
 

@@ -42,9 +42,7 @@ func TestOnlyTheContainersOfTheOperatorHaveCredentials(t *testing.T) {
 			require.Equal(t, args, strings.Join(own.Args, " "))
 			require.True(t, mounts[credentials].ReadOnly == (credentials != archiveClaimVolume) && !mounts[socket].ReadOnly &&
 				own.Image == s.Runner.Spec.Image && *own.RestartPolicy == corev1.ContainerRestartPolicyAlways, "the container is %+v", own)
-			for name := range mounts {
-				require.True(t, slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name }), "no volume %s", name)
-			}
+			checkHardened(t, 0, pod)
 			for _, other := range slices.Concat(pod.InitContainers, pod.Containers) {
 				if other.Name == container {
 					continue
@@ -113,7 +111,7 @@ func TestCredentialsThatTheAgentCouldReadAreRefused(t *testing.T) {
 					if way == anotherKey {
 						s.startAttempt()
 					} else {
-						s.wantNotAccepted(want)
+						s.wantNotAccepted(want + " in Secret " + secret)
 					}
 				})
 			}
@@ -245,6 +243,7 @@ func TestTheCostIsWhatTheProxyReports(t *testing.T) {
 		"completes, and claims another cost": func(s *scenario) { s.reportCost("0.01").exitRunner(0, `{"costUSD": 0.01}`) },
 		"claims a high cost":                 func(s *scenario) { s.reportCost("900").exitRunner(0, `{"costUSD": 900}`) },
 		"fails":                              func(s *scenario) { s.exitRunner(1, "") },
+		"has another SessionRunner":          func(s *scenario) { s.Runner.Spec.Model = nil; s.exitRunner(0, "") },
 		"is gone with its Job":               func(s *scenario) { s.Jobs = nil; s.DeletedPod = s.newestPod().UID },
 	}
 	for proxy, p := range proxies {

@@ -481,7 +481,7 @@ func (w *simulation) reconcileOnce() bool {
 		if wrote && !w.recordStatus(&in, &version, &decision) {
 			return true
 		}
-		if acts := len(decision.DeleteJobs) > 0 || decision.CreateJob != nil || decision.SetDeadline != nil; acts && !wrote && version != w.version {
+		if decision.ChangesJobs() && !wrote && version != w.version {
 			w.counts["conflict"]++ // the operator asserts that the session is fresh
 			return true
 		}

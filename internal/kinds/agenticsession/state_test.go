@@ -29,10 +29,12 @@ func TestPhaseTransitions(t *testing.T) {
 		s.startRunner().wantPhase(v1alpha1.SessionRunning, "")
 		s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonRunning)
 		s.wantEvent(v1alpha1.EventRunning)
-		s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "")
+		require.True(t, len(s.reconcile().eventReasons) == 0, "events %v, although nothing happened", s.eventReasons)
+		require.Equal(t, "Attempt 1 of run 1 completed", s.exitRunner(0, "").wantPhase(v1alpha1.SessionCompleted, "").Events[0].Message)
 		s.wantCondition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
 		s.wantEvent(v1alpha1.EventCompleted)
 		require.True(t, s.findCondition(v1alpha1.ConditionPushed).Type == "", "a session without autoPush has the condition Pushed")
+		require.True(t, len(s.reconcile().eventReasons) == 0, "events %v after the end", s.eventReasons)
 		s.updateSpec(requestNextRun).startAttempt().wantPhase(v1alpha1.SessionCreating, "")
 		require.Equal(t, "fix-r2-a1", s.Session.Status.Attempt.JobName)
 		require.True(t, s.Session.Status.CompletionTime == nil, "completionTime is still set")
@@ -49,6 +51,7 @@ func TestPhaseTransitions(t *testing.T) {
 		s.Runner = nil
 		require.Equal(t, 600*time.Second, s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonRunnerNotFound).RequeueAfter)
 		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonRunnerNotFound)
+		s.wantCondition(v1alpha1.ConditionRunnerStarted, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotFound)
 		s.advanceClock(599*time.Second).wantPhase(v1alpha1.SessionPending, "")
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonRunnerNotFound)
 	})
@@ -119,6 +122,7 @@ func TestPhaseTransitions(t *testing.T) {
 		require.True(t, len(d.DeleteJobs) == 0 && d.RequeueAfter == time.Second, "Jobs %v are deleted, requeued after %s", d.DeleteJobs, d.RequeueAfter)
 		s.advanceClock(time.Second).wantPhase(v1alpha1.SessionStopping, "")
 		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonGracePeriodExceeded)
+		require.Contains(t, s.findCondition(v1alpha1.ConditionBlocked).Message, "Pod fix-r1-a1-0 was terminated at ")
 		s.removeJobAndPod().wantPhase(v1alpha1.SessionStopped, "")
 		s.wantEvent(v1alpha1.EventStopped)
 		s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonNotBlocked)
@@ -150,20 +154,23 @@ func TestPhaseTransitions(t *testing.T) {
 	})
 
 	t.Run("a finished session is deleted after ttlSecondsAfterFinished", func(t *testing.T) {
-		s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.TTLSecondsAfterFinished = new(int32(60)) }).startAttempt().exitRunner(0, "")
-		d := s.decideAndRecord()
-		require.True(t, !d.DeleteSession && d.RequeueAfter == time.Minute, "deleted: %t, requeued after %s, want 1m", d.DeleteSession, d.RequeueAfter)
-		require.True(t, s.advanceClock(time.Minute).decideAndRecord().DeleteSession, "the session is not deleted")
+		for code := range int32(2) {
+			s := newScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.TTLSecondsAfterFinished = new(int32(60)) }).startAttempt().exitRunner(code, "")
+			d := s.decideAndRecord()
+			require.True(t, !d.DeleteSession && d.RequeueAfter == time.Minute, "deleted: %t, requeued after %s, want 1m", d.DeleteSession, d.RequeueAfter)
+			require.True(t, s.advanceClock(time.Minute).decideAndRecord().DeleteSession, "the session is not deleted")
+		}
 	})
 	t.Run("a stopped session is not deleted after ttlSecondsAfterFinished", func(t *testing.T) {
 		s := newScenario(t, suspend, func(spec *v1alpha1.AgenticSessionSpec) { spec.TTLSecondsAfterFinished = new(int32(0)) })
 		require.True(t, !s.advanceClock(time.Hour).decideAndRecord().DeleteSession, "the session is deleted")
 	})
 	t.Run("a session that is being deleted is not changed", func(t *testing.T) {
-		s := newScenario(t)
+		s := newRunningScenario(t).updateSpec(suspend)
 		s.Session.DeletionTimestamp = new(metav1.NewTime(testStartTime))
+		before := s.Session
 		d := s.decideAndRecord()
-		require.True(t, d.CreateJob == nil && len(d.ApplyObjects) == 0 && len(d.Events) == 0 && !d.ChangesStatus(s.Session), "%+v", d)
+		require.True(t, !d.ChangesJobs() && len(d.ApplyObjects) == 0 && len(d.Events) == 0 && !d.ChangesStatus(before), "%+v", d)
 	})
 }
 
@@ -240,9 +247,13 @@ func TestInteractiveSessionRunsAndServesWhenItsRunnerIsReady(t *testing.T) {
 	s.newestRunnerStatus().Ready = true
 	s.wantPhase(v1alpha1.SessionRunning, "")
 	s.wantCondition(v1alpha1.ConditionServing, metav1.ConditionTrue, v1alpha1.ReasonRunnerReady)
+	before := s.Session.Status
+	require.Equal(t, before, s.advanceClock(time.Minute).reconcile().Session.Status)
 	s.newestRunnerStatus().Ready = false
 	s.wantPhase(v1alpha1.SessionRunning, v1alpha1.ReasonRunning)
 	s.wantCondition(v1alpha1.ConditionServing, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotReady)
+	s.newestRunnerStatus().Ready = true
+	s.updateSpec(suspend).reconcile().wantCondition(v1alpha1.ConditionServing, metav1.ConditionFalse, v1alpha1.ReasonRunnerNotReady)
 }
 
 // runnerEnds are the ends of a runner that started, by their reasons.
@@ -316,6 +327,12 @@ func TestAnAttemptThatNobodySawStartCostsTheRestOfTheBudget(t *testing.T) {
 	}
 	check("its Job is deleted", func(*scenario) {}, "3")
 	check("it stops now", func(s *scenario) { s.updateSpec(suspend).decideAndRecord() }, "unknown") // its Pod would be remembered
+	check("its Pod has not started its runner", func(s *scenario) { s.createPod(s.newestJob()); s.setModelState(corev1.ContainerState{}) }, "unknown")
+	check("its evicted Pod has lost its statuses", func(s *scenario) {
+		s.newestJob().Status.StartTime = new(metav1.NewTime(s.Now))
+		s.createPod(s.newestJob())
+		s.startRunner().reconcile().newestPod().Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+	}, "3")
 	check("it has stopped for an hour", func(s *scenario) { s.updateSpec(suspend).reconcile().advanceClock(time.Hour) }, "3")
 	check("it was never created", func(s *scenario) {
 		s.Session.Status.Attempt.JobUID = ""
@@ -364,6 +381,9 @@ func TestSummaryConditionsAreReadByKstatus(t *testing.T) {
 	check("waits for its Pod", waits, v1alpha1.ReasonCreating, func(s *scenario) { s.startAttempt() })
 	check("waits for an image", waits, v1alpha1.ReasonImagePull, func(s *scenario) { s.startAttempt().setWaitingReason("ErrImagePull") })
 	check("runs", works, v1alpha1.ReasonRunning, func(s *scenario) { s.startAttempt().startRunner() })
+	check("runs until the suspension of its Job is observed", works, v1alpha1.ReasonRunning, func(s *scenario) {
+		s.startAttempt().startRunner().newestJob().Spec.Suspend = new(true)
+	})
 	check("stops", waits, v1alpha1.ReasonStopping, func(s *scenario) { s.startAttempt().startRunner().updateSpec(suspend) })
 	check("stopped", stopped, v1alpha1.ReasonStopped, func(s *scenario) { s.updateSpec(suspend) })
 	check("waits until other sessions end", waits, v1alpha1.ReasonQueued, func(s *scenario) { *s = *newWaitingScenario(s.t) })

@@ -74,7 +74,7 @@ func resolveWorkspace(f *facts, status *v1alpha1.AgenticSessionStatus) workspace
 		return w
 	case recorded != "":
 	case isGone && w.status.ClaimRef.Name == "" && !isSessionFinished(parent):
-		return w // the claim may be created later: the parent is reported as not finished
+		return workspace{} // the claim may be created later: the parent is reported as not finished
 	case isGone, !ownsClaim(s, claim) && !ownsClaim(parent, claim):
 		problem := "does not belong to the continued session"
 		if isGone {

@@ -153,14 +153,16 @@ func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
 }
 
 func TestLostWorkspaceOfAnOlderOperatorFailsTheRun(t *testing.T) {
-	s := newStoppedScenario(t, setPersistent)
-	s.Session.Status.Workspace.UID = "" // which did not record it
-	claim := s.claims["fix-workspace"]
-	delete(s.claims, "fix-workspace")
-	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
-	s.claims["fix-workspace"] = claim
-	s.updateSpec(requestNextRun).startAttempt().admitPod()
-	require.True(t, s.Session.Status.Workspace.UID == claim.UID, "the UID is not recorded")
+	for _, title := range []string{"the claim was deleted", "the claim is being deleted"} {
+		s := newStoppedScenario(t, setPersistent)
+		s.Session.Status.Workspace.UID = "" // which did not record it
+		claim := s.claims["fix-workspace"].DeepCopy()
+		losses[title].lose(s)
+		s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
+		s.claims["fix-workspace"] = claim
+		s.updateSpec(requestNextRun).startAttempt().admitPod()
+		require.True(t, s.Session.Status.Workspace.UID == claim.UID, "%s: the UID is not recorded", title)
+	}
 }
 
 func TestSessionWhoseFirstAttemptGotNoClaimCreatesIt(t *testing.T) {
@@ -194,6 +196,7 @@ func TestWaitingSessionFailsWhenTheWorkspaceOfItsParentIsLost(t *testing.T) {
 	s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceInUse)
 	delete(s.claims, "before-workspace")
 	s.Parent = nil
+	setRecreate(&s.Session.Spec) // an older CRD accepts it, but the session creates no workspace
 	s.wantPhase(v1alpha1.SessionFailed, v1alpha1.ReasonWorkspaceLost)
 }
 
@@ -225,7 +228,7 @@ func TestAContinuedSessionDoesNotOwnAClaimThatIsKept(t *testing.T) {
 		s := newContinuingScenario(t)
 		claim := s.claims["before-workspace"]
 		claim.Labels, claim.OwnerReferences = map[string]string{LabelSessionUID: creator}, nil
-		s.Parent.Status.Workspace.UID = claim.UID
+		s.Parent.Status.Workspace.UID = map[string]types.UID{"first": claim.UID}[creator] // an older operator did not record that of its own claim
 		decision := s.decideAndRecord()
 		require.True(t, decision.ShareClaim == nil && decision.CreateJob != nil && s.Session.Status.Workspace.UID == claim.UID, "%s: %+v", title, decision)
 	}
@@ -273,6 +276,8 @@ func TestDeletedObjectsOfARunningSessionAreRestored(t *testing.T) {
 	s.exitRunner(0, "").decideAndRecord()
 	clear(s.Children)
 	require.Equal(t, nil, objectKinds(s.decideAndRecord().ApplyObjects))
+	s = newRunningScenario(t).markJobDeleted().exitRunner(143, "") // by a user
+	require.Equal(t, nil, objectKinds(s.decideAndRecord().ApplyObjects))
 }
 
 func TestDeletedInputsAreRestoredUntilTheRunnerStarts(t *testing.T) {
@@ -283,6 +288,7 @@ func TestDeletedInputsAreRestoredUntilTheRunnerStarts(t *testing.T) {
 	decision := s.decideAndRecord()
 	require.True(t, len(decision.ApplyObjects) == 0 && decision.RequeueAfter <= inputsCheckInterval && decision.RequeueAfter != 0, "%+v", decision)
 	decision = s.advanceClock(inputsCheckInterval).decideAndRecord()
+	require.Equal(t, inputsCheckInterval, decision.RequeueAfter)
 	require.True(t, len(decision.ApplyObjects) == 1 && decision.ApplyObjects[0].GetName() == s.Session.Status.Attempt.InputsRef.Name, "%+v", decision)
 	require.Equal(t, nil, objectKinds(s.startRunner().decideAndRecord().ApplyObjects))
 }
