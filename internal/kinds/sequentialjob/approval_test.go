@@ -55,7 +55,7 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 		"of another run":     func(a *Approval) { a.Run++ },
 		"of another step":    func(a *Approval) { a.Step = "build" },
 		"of another content": func(a *Approval) { a.Hash = strings.Repeat("0", len(a.Hash)) },
-		"without an author":  func(a *Approval) { a.By = "" },
+		"without an author":  func(a *Approval) { a.By, a.Parameters = "", []v1alpha1.Parameter{{Name: "VERSION", Value: "1"}} },
 		"unknown parameter":  func(a *Approval) { a.Parameters = []v1alpha1.Parameter{{Name: "OTHER"}} },
 		"two values": func(a *Approval) {
 			a.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: "1"}, {Name: "VERSION", Value: "2"}}
@@ -64,33 +64,37 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 			a.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: strings.Repeat("a", maxParameterLength+1)}}
 		},
 	}
-	changes := map[string]func(*v1alpha1.SequentialJobSpec){
+	changes := map[string]func(*v1alpha1.SequentialJob){
 		"nothing": nil,
-		"command": func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Command = []string{"evil"} },
-		"empty selector": func(spec *v1alpha1.SequentialJobSpec) {
-			spec.Containers[1].Step.PodTemplate = &runtime.RawExtension{Raw: []byte(`{"spec": {"nodeSelector": {"a": ""}}}`)}
+		"command": func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Command = []string{"evil"} },
+		"empty selector": func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.Containers[1].Step.PodTemplate = &runtime.RawExtension{Raw: []byte(`{"spec": {"nodeSelector": {"a": ""}}}`)}
 		},
-		"template": func(spec *v1alpha1.SequentialJobSpec) {
-			spec.Template = &v1alpha1.PodTemplate{}
-			spec.Template.Spec.ServiceAccountName = "evil"
+		"template": func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.Template = &v1alpha1.PodTemplate{}
+			sj.Spec.Template.Spec.ServiceAccountName = "evil"
 		},
-		"variable": func(spec *v1alpha1.SequentialJobSpec) {
-			spec.Containers[1].Env = []corev1.EnvVar{{Name: "A", Value: "evil"}}
+		"variable": func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "A", Value: "evil"}}
 		},
-		"queue": func(spec *v1alpha1.SequentialJobSpec) {
-			spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"q": "a"}}
+		"queue": func(sj *v1alpha1.SequentialJob) {
+			sj.Spec.JobMetadata = &v1alpha1.ObjectMetadata{Labels: map[string]string{"q": "a"}}
 		},
-		"options": func(spec *v1alpha1.SequentialJobSpec) { spec.Containers[1].Step.OnFailure = v1alpha1.OnFailureContinue },
+		"an output": func(sj *v1alpha1.SequentialJob) { sj.Status.Steps[0].Output = "evil" },
+		"options":   func(sj *v1alpha1.SequentialJob) { sj.Spec.Containers[1].Step.OnFailure = v1alpha1.OnFailureContinue },
 	}
 	times := []string{"before the step waits", "before the approval", "with the approval", "while the run is suspended", "before the Job exists", "before another attempt"}
 	for approvalName, forge := range approvals {
 		for changeName, change := range changes {
 			for _, when := range times {
 				t.Run(approvalName+"/"+changeName+"/"+when, func(t *testing.T) {
-					s := startRun(t, sequence("build").Step("deploy", retry(1, 1, 1), needsApprovalBefore()))
+					sj := sequence().Step("build", testbuilder.RecordOutput()).Step("deploy", retry(1, 1, 1), needsApprovalBefore()).Obj()
+					sj.Spec.Parameters = []v1alpha1.Parameter{{Name: "VERSION", Value: "0"}}
+					s := newTestEnv(t, sj).pass(wait(0))
 					apply := func(at string) {
 						if change != nil && when == at {
-							s.changeSpec(change)
+							change(s.sj)
+							s.sj.Generation++
 						}
 					}
 					apply("before the step waits")
@@ -134,6 +138,8 @@ func TestOnlyApprovedContentRuns(t *testing.T) {
 					waits, by := AwaitingApproval(s.sj) == "deploy", s.stepStatus("deploy").ApprovedBy
 					require.True(t, waits == (runs == 0 || isLate && !isUnchanged), "the step waits: %v: %+v", waits, s.stepStatus("deploy"))
 					require.True(t, !waits || by == "", "content that nobody approved has the approver %q", by)
+					s.approve("bob")
+					require.True(t, AwaitingApproval(s.sj) == "", "the step waits after its approval: %+v", s.stepStatus("deploy"))
 				})
 			}
 		}

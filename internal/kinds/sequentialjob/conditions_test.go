@@ -177,16 +177,18 @@ func TestOldestJobsBeyondTheHistoryLimitAreDeleted(t *testing.T) {
 		}
 	}
 	threeOfFour := scenario{sequence("a", "b", "c", "d"), story{later("a"), later("b"), later("c")}}
+	twoAttempts := scenario{sequence().Step("a", retry(2, 10, 600)), story{fail("a"), wait(10 * time.Second), fail("a")}}
 	for title, test := range map[string]struct {
 		scenario
 		limit *int32
 		want  []string
 	}{
-		"without a limit":               {threeOfFour, nil, []string{"a", "b", "c", "d"}},
-		"a limit of 2":                  {threeOfFour, new(int32(2)), []string{"b", "c", "d"}},
-		"a limit of 0":                  {threeOfFour, new(int32(0)), []string{"d"}},
-		"Jobs of earlier runs count":    {scenario{sequence("a"), story{succeed("a"), rerun("Start"), later("a")}}, new(int32(1)), []string{"a"}},
-		"Jobs of failed attempts count": {scenario{sequence().Step("a", retry(2, 10, 600)), story{fail("a")}}, new(int32(0)), nil},
+		"without a limit":                {threeOfFour, nil, []string{"a", "b", "c", "d"}},
+		"a limit of 2":                   {threeOfFour, new(int32(2)), []string{"b", "c", "d"}},
+		"a limit of 0":                   {threeOfFour, new(int32(0)), []string{"d"}},
+		"Jobs of earlier runs count":     {scenario{sequence("a"), story{succeed("a"), rerun("Start"), later("a")}}, new(int32(1)), []string{"a"}},
+		"not the Job of a step in doubt": {scenario{sequence("build"), story{seen(), succeed("build")}}, new(int32(0)), []string{"build"}},
+		"Jobs of failed attempts count":  {twoAttempts, new(int32(1)), []string{"a"}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newTestEnv(t, test.sj.Obj())
@@ -198,11 +200,12 @@ func TestOldestJobsBeyondTheHistoryLimitAreDeleted(t *testing.T) {
 }
 
 func TestExhaustedQuotaOfJobsNamesTheFinishedOnes(t *testing.T) {
-	s := startRun(t, testbuilder.SequentialJob("x", "ns").Step("a").Step("b"))
-	s.createRefusals["b"] = &decision.Refusal{Class: decision.QuotaExceeded, Step: "b", Message: "exceeded quota: jobs, requested: count/jobs.batch=1"}
-	s.succeedStep("a")
-	want := "1 finished Jobs of this SequentialJob count too: set spec.jobHistoryLimit; exceeded quota"
-	require.Contains(t, meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionResourcesUnavailable).Message, want)
+	const condition, message = v1alpha1.ConditionResourcesUnavailable, "exceeded quota: jobs, requested: count/jobs.batch=1"
+	s := newTestEnv(t, testbuilder.SequentialJob("x", "ns").Step("a").Step("b").Obj())
+	refusal := &decision.Refusal{Class: decision.QuotaExceeded, Message: message}
+	s.createRefusals = map[string]*decision.Refusal{"a": refusal, "b": refusal}
+	s.pass(wait(0), hasCondition(condition, "True QuotaExceeded: "+message), accept("a"), succeed("a"))
+	s.pass(hasCondition(condition, "True QuotaExceeded: 1 finished Jobs of this SequentialJob count too: set spec.jobHistoryLimit; "+message))
 }
 
 func TestRetriesAreVisible(t *testing.T) {

@@ -116,6 +116,10 @@ func TestALostJobFailsItsStepUnlessTheSpecSaysOtherwise(t *testing.T) {
 			func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Created("another", s.now).Complete(s.now) },
 			wait(0), steps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed"),
 		}},
+		"also one that expired before a restarted operator read it": {sequence("build"), story{
+			(*testEnv).restartOperator, func(s *testEnv) { s.expired = []*batchv1.Job{testbuilder.Job(s.jobs[0]).Complete(s.now).Obj()} },
+			lose("build"), created("build"), steps("build: Failed, JobLost"),
+		}},
 		"it is not retried": {sequence().Step("build", retry(1, 10, 600)), story{lose("build"), steps("build: Failed, JobLost")}},
 		"no attempt follows at a step that was removed": {sequence("build", "test").RerunLostJobs(), story{
 			wait(time.Minute), edit(removeFirstStep), lose("build"), created("build"),
@@ -212,8 +216,9 @@ func TestRetriesFollowTheRulesOfTheRun(t *testing.T) {
 			wait(10 * time.Second), created("build", "build"), runsImage("build", "corrected"),
 		}},
 	})
-	isTooLate := func() story {
-		return story{func(s *testEnv) { testbuilder.Job(s.newestJob("build")).PodPending(s.now) }, wait(30 * time.Second), steps("build: Stopping, StartDeadlineExceeded")}
+	isPending := func(s *testEnv) { testbuilder.Job(s.newestJob("build")).PodPending(s.now) }
+	isTooLate := func() story { // also after a restart
+		return story{(*testEnv).restartOperator, isPending, wait(30 * time.Second), steps("build: Stopping, StartDeadlineExceeded")}
 	}
 	late := testbuilder.SequentialJob("a", "ns").Step("build", retry(1, 10, 600), testbuilder.StepStartDeadline(30))
 	runScenarios(t, map[string]scenario{
@@ -325,6 +330,10 @@ func TestStartDeadlineDoesNotApplyOnceAPodStarted(t *testing.T) {
 	for title, happens := range map[string]func(*testEnv){
 		"the Job counts a ready Pod":  func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Active(s.now) },
 		"a Pod runs but is not ready": func(s *testEnv) { withPods(s, 0, testbuilder.Pod("build").Running().Obj()) },
+		"the Pod that ran is being deleted": func(s *testEnv) {
+			withPods(s, 0)
+			s.addPod("build", testbuilder.Pod("build").Running()).DeletionTimestamp = new(metav1.NewTime(s.now))
+		},
 		"the container failed, and its next Pod cannot start": func(s *testEnv) {
 			withPods(s, 1, testbuilder.Pod("build").Exited(1, "").Obj(), testbuilder.Pod("build").Unschedulable("").Obj())
 		},

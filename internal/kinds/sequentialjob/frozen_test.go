@@ -99,14 +99,15 @@ func TestAChangeAppliesOnlyToStepsThatHaveNotStarted(t *testing.T) {
 	insert := func(spec *v1alpha1.SequentialJobSpec) {
 		spec.Containers = slices.Insert(spec.Containers, 1, testbuilder.Step("more"))
 	}
+	isReported := func(s *testEnv) {
+		c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
+		assert.Equal(s.t, "SpecAccepted", "False, StartedStepChanged", string(c.Status)+", "+c.Reason)
+	}
 	runScenarios(t, map[string]scenario{
 		"a change of a started step is reported": secondStep(
-			forgetEvents, image(1), continues, events(v1alpha1.EventSpecChanged, v1alpha1.EventSpecRejected),
-			func(s *testEnv) {
-				c := meta.FindStatusCondition(s.sj.Status.Conditions, v1alpha1.ConditionSpecAccepted)
-				assert.Equal(s.t, "SpecAccepted", "False, StartedStepChanged", string(c.Status)+", "+c.Reason)
-			}, endsOnce,
+			forgetEvents, image(1), continues, events(v1alpha1.EventSpecChanged, v1alpha1.EventSpecRejected), isReported, endsOnce,
 		),
+		"also if only its Job shows that it has started": {sequence("build", "test"), story{storeLater(true), succeed("build"), image(1), isReported}},
 		"a later step has its new image": secondStep(image(2), continues, succeed("test"), wait(time.Minute), func(s *testEnv) {
 			generation := func(step string) string { return s.newestJob(step).Annotations[v1alpha1.AnnotationGeneration] }
 			got := []string{s.newestJob("ship").Spec.Template.Spec.Containers[0].Image, generation("build"), generation("ship")}
@@ -270,9 +271,11 @@ const (
 	restartedBefore meanwhile = "the operator restarts before the Job is deleted"
 	restartedAfter  meanwhile = "the operator restarts after the Job and its Pods were deleted"
 	unseenEnd       meanwhile = "the end of the Pod is not seen"
+	undeleted       meanwhile = "the end of the Pod is seen, and not its deletion"
+	startsLate      meanwhile = "its container starts while the Pod is being deleted, which the operator sees late"
 )
 
-var allMeanwhile = []meanwhile{nothing, starts, ends, patchedAgain, patchedBack, restartedBefore, restartedAfter, unseenEnd}
+var allMeanwhile = []meanwhile{nothing, starts, ends, patchedAgain, patchedBack, restartedBefore, restartedAfter, unseenEnd, undeleted, startsLate}
 
 // repairOf is the rule: a Job is replaced if what the operator has seen proves that no container has run, from the creation of the Job
 // on, or from its first Pod. What it has not seen proves nothing.
@@ -287,7 +290,7 @@ func repairOf(o *obstacle, isRestarted bool, m meanwhile) string {
 		return "kept"
 	case m == restartedBefore && (o.pod == nil || o.job != nil):
 		return "kept"
-	case m == starts && o.pod != nil:
+	case (m == starts || m == startsLate) && o.pod != nil:
 		return "interrupted"
 	case m == restartedAfter, (m == unseenEnd || m == ends) && o.pod != nil:
 		return "lost"
@@ -394,17 +397,23 @@ func meetObstacle(s *testEnv, o *obstacle) {
 
 func endDeletion(s *testEnv, job *batchv1.Job, o *obstacle, m meanwhile) {
 	s.unfinishedPods = nil
+	if m == startsLate {
+		s.pass(removeJobs, wait(replacementDelay))
+	}
 	if pods := s.pods[job.UID]; len(pods) > 0 && o.pod != nil {
 		last := pods[0]
 		last.DeletionTimestamp = new(metav1.NewTime(s.now))
-		if m == starts {
+		switch m {
+		case starts, startsLate:
 			last.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-		}
-		if m == ends {
+		case undeleted:
+			last.Status.Phase = corev1.PodFailed
+		case ends:
 			last.DeletionTimestamp = nil
 			last.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "c", FinishedAt: metav1.NewTime(s.now)}}
 		}
-		if m != restartedAfter {
+		s.evidence.change(job.UID, func(e *Evidence) { e.Observe(&last) })
+		if m != undeleted {
 			s.evidence.change(job.UID, func(e *Evidence) { e.ObserveDeletion(&last, m != unseenEnd) })
 		}
 	}
@@ -420,7 +429,8 @@ func (s *testEnv) hasEvent(reason string) bool {
 
 func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 	for title, change := range map[string]func(*v1alpha1.SequentialJobSpec){
-		"the step": setImage("right"),
+		"the step":           setImage("right"),
+		"nothing in the Job": func(spec *v1alpha1.SequentialJobSpec) { spec.JobHistoryLimit = new(int32(9)) },
 		"the template": func(spec *v1alpha1.SequentialJobSpec) {
 			spec.Template = &v1alpha1.PodTemplate{SecurityProfile: v1alpha1.SecurityRestricted}
 		},
@@ -437,7 +447,7 @@ func TestAStepThatRunsIsNotReplaced(t *testing.T) {
 				}
 				s.changeSpec(change)
 				d := s.reconcile()
-				require.True(t, (len(d.DeleteJobs) > 0) != runs, "%d Jobs are deleted", len(d.DeleteJobs))
+				require.True(t, (len(d.DeleteJobs) > 0) == (!runs && title != "nothing in the Job"), "%d Jobs are deleted", len(d.DeleteJobs))
 			})
 		}
 	}

@@ -81,10 +81,10 @@ func TestASuspendedRunStartsNothing(t *testing.T) {
 			resumeRun, wait(59 * time.Second), steps("build: Succeeded", "test: Starting"),
 			wait(time.Second), steps("build: Succeeded", "test: Stopping, DeadlineExceeded"),
 		}},
-		"with Immediate, its Job is suspended, and resumed with it": {sequence("build", "test").SuspendImmediately(), story{
+		"with Immediate, its Job is suspended, and resumed with a new deadline": {sequence("build", "test").ActiveDeadline(60).SuspendImmediately(), story{
 			suspendRun, isWaiting, jobHasSuspend(true), jobIsSuspended,
 			steps("build: Suspended", "test: Pending"), isSuspended, hasFinalizer(false),
-			resumeRun, jobHasSuspend(false), steps("build: Starting", "test: Pending"),
+			wait(time.Hour), resumeRun, jobHasSuspend(false), wait(59 * time.Second), steps("build: Starting", "test: Pending"),
 		}},
 		"with Immediate, a Job that another client resumes is suspended again": {sequence("build").SuspendImmediately(), story{
 			suspendRun, jobIsSuspended, jobIsResumed, wait(0), jobHasSuspend(true), steps("build: Starting"),
@@ -226,12 +226,13 @@ func TestRerunStartsAnotherRun(t *testing.T) {
 func TestRerunRequestedDuringARunStartsAfterIt(t *testing.T) {
 	s := startRun(t, sequence("build").TTLAfterFinished(0))
 	s.changeSpec(requestRerun("Start"))
+	s.changeSpec(setImage("new"))
 	decision := s.reconcileAfter(time.Minute)
 	require.True(t, !decision.HasActions(), "the run is interrupted: %+v", decision)
 	testbuilder.Job(s.newestJob("build")).Complete(s.now)
 	decision = s.decideAndRecord(nil)
 	require.True(t, !decision.DeleteExpired && decision.RequeueAfter != 0, "want another reconciliation at once, got %+v", decision)
-	s.pass(wait(0), created("build", "build"))
+	s.pass(wait(0), created("build", "build"), runsImage("build", "new"), hasCondition(v1alpha1.ConditionSpecAccepted, "True Accepted: "))
 }
 
 func TestInvalidReruns(t *testing.T) {
@@ -324,9 +325,9 @@ func TestEndedRunNamesTheFailedStep(t *testing.T) {
 
 func TestDeletionStopsTheRunningStepFirst(t *testing.T) {
 	s := startRun(t, sequence("build", "test"))
-	d := s.deleteSequentialJob()
-	require.True(t, len(d.DeleteJobs) == 1 && s.sj.Status.Phase == v1alpha1.PhaseTerminating, "want the Job deleted: %+v", d)
-	s.pass(wait(time.Minute), hasFinalizer(true), removeJobs, hasFinalizer(false), created("build"))
+	require.True(t, len(s.deleteSequentialJob().DeleteJobs) == 1, "the Job is not deleted")
+	s.pass(phase(v1alpha1.PhaseTerminating, v1alpha1.ReasonTerminating), wait(time.Minute), hasFinalizer(true))
+	s.pass(removeJobs, hasFinalizer(false), created("build"))
 }
 
 // A failed list must not be treated as an empty one.

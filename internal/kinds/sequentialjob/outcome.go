@@ -551,7 +551,7 @@ func (e *Evidence) hasRunPod() bool {
 // awaitsPods reports whether a Pod has not ended.
 func (e *Evidence) awaitsPods() bool {
 	for _, pod := range e.pods {
-		if !pod.hasEnded && !pod.isLost {
+		if !pod.hasEnded {
 			return true
 		}
 	}

@@ -144,16 +144,17 @@ func TestAnOlderStateOfAJobUndoesNoProgress(t *testing.T) {
 func TestALaterJobProvesNothingIf(t *testing.T) {
 	forge := func(s *testEnv, step string) {
 		forged := approvedJob(s.sj, findStepSpec(&s.sj.Spec, step))
-		forged.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationGeneration: "0"}
+		forged.Annotations = map[string]string{v1alpha1.AnnotationRun: "1", v1alpha1.AnnotationGeneration: "1"}
 		s.jobs = append(s.jobs, testbuilder.Job(forged).Created("forged", s.now).Complete(s.now).Obj())
 	}
 	waits := steps("one: Starting", "two: Pending", "gate: Pending", "four: Pending")
+	isLost := steps("one: Failed, JobLost", "two: Skipped, PreviousStepFailed", "gate: Skipped, PreviousStepFailed", "four: Skipped, PreviousStepFailed")
 	for name, story := range map[string]story{
-		"its step requires an approval":             {func(s *testEnv) { forge(s, "gate") }, wait(time.Second), waits},
-		"a step before it requires an approval":     {func(s *testEnv) { forge(s, "four") }, wait(time.Second), waits},
+		"its step requires an approval":             {func(s *testEnv) { forge(s, "gate") }, lose("one"), isLost},
+		"a step before it requires an approval":     {func(s *testEnv) { forge(s, "four") }, lose("one"), isLost},
 		"the Job of a step before it has not ended": {func(s *testEnv) { forge(s, "two") }, wait(time.Second), waits},
 		"it was deleted together with a change that suspends the run": {
-			func(s *testEnv) { s.storesLater = true }, succeed("one"), func(s *testEnv) { s.jobs = s.jobs[:1] }, suspendRun, resumeRun,
+			storeLater(true), succeed("one"), func(s *testEnv) { s.jobs = s.jobs[:1] }, suspendRun, resumeRun,
 			steps("one: Succeeded", "two: Failed, JobLost", "gate: Skipped, PreviousStepFailed", "four: Skipped, PreviousStepFailed"),
 		},
 	} {

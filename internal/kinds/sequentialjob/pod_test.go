@@ -62,6 +62,11 @@ func TestStepContainerIsMergedIntoTheTemplateContainer(t *testing.T) {
 			c{VolumeMounts: []mount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src2"}}},
 			c{VolumeMounts: []mount{{Name: "fast", MountPath: "/cache"}, {Name: "src", MountPath: "/src"}, {Name: "src", MountPath: "/src2"}}},
 		},
+		"devices are merged by path": {
+			c{VolumeDevices: []corev1.VolumeDevice{{DevicePath: "/dev/a"}}},
+			c{VolumeDevices: []corev1.VolumeDevice{{DevicePath: "/dev/b"}}},
+			c{VolumeDevices: []corev1.VolumeDevice{{DevicePath: "/dev/a"}, {DevicePath: "/dev/b"}}},
+		},
 		"ports are merged by number and protocol, TCP by default": {
 			c{Ports: []port{{ContainerPort: 80, Protocol: "TCP"}, {ContainerPort: 53, Protocol: "UDP"}}},
 			c{Ports: []port{{Name: "web", ContainerPort: 80}, {ContainerPort: 53}}},
@@ -351,5 +356,5 @@ func TestLostWorkspaceRestartsTheRunIfTheSpecSaysSo(t *testing.T) {
 func TestForeignObjectWithTheNameOfTheWorkspaceIsAConflict(t *testing.T) {
 	s := newTestEnv(t, sequence("one").Workspace(v1alpha1.WorkspaceDelete).Obj())
 	s.claim = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "foreign"}}
-	s.pass(wait(0), steps("one: Starting, NameTaken"), created())
+	s.pass(wait(0), steps("one: Starting, NameTaken"), created(), events(v1alpha1.EventNameConflict))
 }

@@ -27,6 +27,7 @@ func TestInvalidLastStepFailsTheRunAtItsStart(t *testing.T) {
 		phase(v1alpha1.PhaseFailed, v1alpha1.ReasonStepInvalid), events(v1alpha1.EventSpecRejected, v1alpha1.EventFailed),
 		hasCondition(v1alpha1.ConditionSpecAccepted, `False StepInvalid: step "test": bad quantity`),
 		hasCondition(v1alpha1.ConditionFailed, `True StepInvalid: step "test": bad quantity`),
+		func(s *testEnv) { assert.Equal(s.t, "reason", v1alpha1.ReasonStepInvalid, s.sj.Status.Reason) },
 	)
 }
 
@@ -118,7 +119,10 @@ func TestAChangedPolicyAffectsTheNextStepOnly(t *testing.T) {
 func TestPendingStepGetsOneDryRunForEachGeneration(t *testing.T) {
 	sj := sequence("build", "test").Obj()
 	decision := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0)})
-	require.True(t, len(decision.Question.DryRun) == 2 && !decision.HasActions(), "want only a dry run of 2 Jobs, got %+v", decision)
+	question := decision.Question
+	require.True(t, len(question.DryRun) == 2 && question.FirstFollows && !decision.HasActions(), "want only a dry run of 2 Jobs, got %+v", decision)
+	waits := Decide(Observation{SequentialJob: sequence().Step("build", needsApprovalBefore()).Obj()})
+	require.True(t, !waits.Question.FirstFollows, "a Job that waits for an approval is not created at once")
 	started := Decide(Observation{SequentialJob: sj, Now: time.Unix(100, 0), Answers: Answers{DryRun: &DryRunResult{}}})
 	sj.Status = started.Status
 	job := started.CreateJob.DeepCopy()

@@ -100,6 +100,7 @@ func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
 				job.Spec.Suspend = new(false)
 			}
 			s.startPod("build")
+			require.True(t, IsRelevantPodUpdate(nil, s.unfinishedPods[0]), "the operator does not notice the Pod")
 			s.pass(wait(time.Second), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 			step = s.stepStatus("build")
 			require.True(t, step.Message == "" && s.sj.Status.Reason == "", "message %q and reason %q of a running step", step.Message, s.sj.Status.Reason)
@@ -283,9 +284,10 @@ func leftoverPod(job *batchv1.Job, exitCode int32, at time.Time) corev1.Pod {
 
 func TestAnotherPodClearsTheReportOfAContainerThatStillRuns(t *testing.T) {
 	s := startRun(t, sequence("build"))
-	pod := leftoverPod(s.newestJob("build"), 0, s.now)
+	pod, before := leftoverPod(s.newestJob("build"), 0, s.now), leftoverPod(s.newestJob("build"), 0, s.now)
 	s.unfinishedPods = []*corev1.Pod{&pod}
 	s.pass(wait(leftoverDelay), steps("build: Running, ContainerStillRuns"))
 	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}}
+	require.True(t, IsRelevantPodUpdate(&before, &pod), "the operator does not notice that the container runs")
 	s.pass(wait(startReportDelay), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 }

@@ -146,6 +146,7 @@ func (s *testEnv) decide(refusal *decision.Refusal) Decision {
 			in.Jobs = append(in.Jobs, job.DeepCopy())
 		}
 	}
+	slices.Reverse(in.Jobs) // a cache has no order
 	for _, job := range s.expired {
 		in.Jobs = AddEnded(in.SequentialJob, in.Jobs, in.CreatedJobs, job)
 	}
@@ -372,7 +373,8 @@ func exits(step string, code int32, message string) func(*testEnv) {
 	}
 }
 
-func fail(step string) func(*testEnv) { return func(s *testEnv) { s.failStep(step) } }
+func storeLater(later bool) func(*testEnv) { return func(s *testEnv) { s.storesLater = later } }
+func fail(step string) func(*testEnv)      { return func(s *testEnv) { s.failStep(step) } }
 
 func lose(step string) func(*testEnv) {
 	return func(s *testEnv) {

@@ -35,6 +35,7 @@ func TestValidate(t *testing.T) {
 		})
 	}
 	podFailurePolicy := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.PodFailurePolicy = &batchv1.PodFailurePolicy{} })
+	perIndex := testbuilder.WithStepOptions(func(o *v1alpha1.StepOptions) { o.BackoffLimitPerIndex = new(int32(1)) })
 	always := testbuilder.ChangeContainer(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) })
 	for name, test := range map[string]struct {
 		sj   *testbuilder.SequentialJobBuilder
@@ -67,11 +68,11 @@ func TestValidate(t *testing.T) {
 			oneStep().Template(pod(corev1.PodSpec{InitContainers: []corev1.Container{{Name: "build"}}})),
 			"spec.template.spec.initContainers[0].name: Duplicate value",
 		},
-		"a step with restartPolicy Always": {sequence().Step("build", always), "spec.containers[0].restartPolicy: Forbidden"},
-		"podFailurePolicy with Never":      {sequence().Step("build", podFailurePolicy), ""},
-		"podFailurePolicy with OnFailure": {
-			sequence().Step("build", podFailurePolicy).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
-			"spec.containers[0].step.podFailurePolicy: Forbidden",
+		"a step with restartPolicy Always":                     {sequence().Step("build", always), "spec.containers[0].restartPolicy: Forbidden"},
+		"podFailurePolicy and backoffLimitPerIndex with Never": {sequence().Step("build", podFailurePolicy, perIndex), ""},
+		"podFailurePolicy and backoffLimitPerIndex with OnFailure": {
+			sequence().Step("build", podFailurePolicy, perIndex).Template(pod(corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure})),
+			"spec.containers[0].step.podFailurePolicy: Forbidden\nspec.containers[0].step.backoffLimitPerIndex: Forbidden",
 		},
 		"a mount of an existing volume": {sequence().Step("build", mount("src", "/src")).Template(pod(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "src"}}})), ""},
 		"a mount of a missing volume":   {sequence().Step("build", mount("src", "/src")), "spec.containers[0].volumeMounts[0].name: Not found"},
