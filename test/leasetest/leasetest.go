@@ -75,11 +75,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "because")
 }
 
-// Clock answers each request, and records when it was sent.
+// Clock answers each request, and records it.
 type Clock struct {
 	start time.Time
-	// Times since the start.
-	Times []time.Duration
+	// Failures is how many requests are refused at first.
+	Failures int
+	// Times since the start, and Bodies, of the requests.
+	Times  []time.Duration
+	Bodies []string
 }
 
 // NewClock returns a clock that starts now.
@@ -87,6 +90,11 @@ func NewClock() *Clock { return &Clock{start: time.Now()} }
 
 // RoundTrip implements http.RoundTripper.
 func (c *Clock) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.Times = append(c.Times, time.Since(c.start))
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+	body, err := io.ReadAll(r.Body)
+	c.Times, c.Bodies = append(c.Times, time.Since(c.start)), append(c.Bodies, string(body))
+	status := http.StatusOK
+	if len(c.Bodies) <= c.Failures {
+		status = http.StatusServiceUnavailable
+	}
+	return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, err
 }

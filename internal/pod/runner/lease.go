@@ -31,8 +31,9 @@ type lease struct {
 	interval  time.Duration
 	logf      func(format string, arguments ...any)
 
-	activity   chan struct{}
-	mutex      sync.Mutex
+	activity chan struct{}
+	mutex    sync.Mutex
+	// activeTime is the time of the last activity.
 	activeTime time.Time
 	// cost of this process until now; nil if unknown.
 	cost *float64
@@ -64,7 +65,7 @@ func (l *lease) start(ctx context.Context) {
 	if err := l.restoreCost(ctx); err != nil {
 		l.logf("Reading the Lease: %s", err)
 	}
-	l.record(func() {})
+	l.activeTime = time.Now() // run does not run yet
 	l.renew(ctx)
 }
 
@@ -89,21 +90,17 @@ func (l *lease) run(ctx context.Context) {
 
 // reportActivity reports activity of the agent, and its cost until now. It never waits.
 func (l *lease) reportActivity(cost *float64) {
-	l.record(func() { l.cost = cost })
+	l.mutex.Lock()
+	l.cost, l.activeTime = cost, time.Now()
+	l.mutex.Unlock()
 	l.requestRenewal()
 }
 
 func (l *lease) finishRun(ctx context.Context) {
-	l.record(func() { l.runFinished = true })
-	l.renew(ctx)
-}
-
-// record changes the state that the next renewal reports as activity of this moment.
-func (l *lease) record(change func()) {
 	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	change()
-	l.activeTime = time.Now()
+	l.runFinished, l.activeTime = true, time.Now()
+	l.mutex.Unlock()
+	l.renew(ctx)
 }
 
 func (l *lease) requestRenewal() {

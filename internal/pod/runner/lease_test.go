@@ -2,7 +2,6 @@ package runner
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -87,36 +86,21 @@ func TestLeaseIsRenewedForActivityAndNotWhileTheAgentIsIdle(t *testing.T) {
 	})
 }
 
-// failingTransport refuses the first requests, and records all.
-type failingTransport struct {
-	failures int
-	bodies   []string
-}
-
-func (f *failingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
-	f.bodies = append(f.bodies, string(body))
-	status := http.StatusOK
-	if len(f.bodies) <= f.failures {
-		status = http.StatusServiceUnavailable
-	}
-	return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, err
-}
-
 func TestAnEndThatCannotBeReportedIsReportedLaterWithoutFurtherActivity(t *testing.T) {
 	l, _, logged := newTestLease(t)
 	synctest.Test(t, func(t *testing.T) {
-		transport := &failingTransport{failures: 3}
-		l.client.HTTP = &http.Client{Transport: transport}
+		clock := leasetest.NewClock()
+		clock.Failures = 3
+		l.client.HTTP = &http.Client{Transport: clock}
 		l.activity = make(chan struct{}, 1) // of the bubble
 		go l.run(t.Context())
 		l.finishRun(t.Context())
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		require.True(t, len(transport.bodies) == 4 && len(*logged) == 3, "%d requests, logged %v", len(transport.bodies), *logged)
-		require.True(t, strings.Contains(transport.bodies[0], runFinishedAnnotation), "sent %s", transport.bodies[0])
-		for _, body := range transport.bodies { // a later time would count as activity
-			require.Equal(t, transport.bodies[0], body)
+		require.True(t, len(clock.Bodies) == 4 && len(*logged) == 3, "%d requests, logged %v", len(clock.Bodies), *logged)
+		require.True(t, strings.Contains(clock.Bodies[0], runFinishedAnnotation), "sent %s", clock.Bodies[0])
+		for _, body := range clock.Bodies { // a later time would count as activity
+			require.Equal(t, clock.Bodies[0], body)
 		}
 	})
 }
