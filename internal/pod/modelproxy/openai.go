@@ -83,9 +83,9 @@ func parseOpenAI(in *incoming) (*request, error) {
 	hosted, searches := false, int64(0)
 	for _, tool := range tools {
 		switch {
-		case openAIClientTools[tool.Type], tool.Type == "tool_search" && tool.Execution == "client":
-		case tool.Type == "tool_search": // only its rounds cost something
-			hosted = true
+		case openAIClientTools[tool.Type]:
+		case tool.Type == "tool_search": // only the rounds of a hosted search cost something
+			hosted = hosted || tool.Execution != "client"
 		case tool.Type == "web_search":
 			hosted, searches = true, cmp.Or(max(calls, 0), maxSearches)
 		case in.limited:
