@@ -36,8 +36,8 @@ webhook: {host: 127.0.0.1, port: 9443, certDir: .}
 
 var jobSetKind = schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}
 
-// newJobSet builds the controller of JobSet from its module, in a directory of its own, and installs its CustomResourceDefinition.
-func newJobSet(ctx context.Context, c *harness.Cluster) subject {
+// buildJobSet builds the controller of JobSet from its module, in a directory of its own, and installs its CustomResourceDefinition.
+func buildJobSet(ctx context.Context, c *harness.Cluster) subject {
 	var module struct{ Dir string }
 	harness.Check(json.Unmarshal(harness.Must(exec.CommandContext(ctx, "go", "mod", "download", "-json", jobSetModule).Output()), &module))
 	directory := harness.Must(filepath.Abs("bin/jobset"))

@@ -85,7 +85,7 @@ func main() {
 	harness.RunOnCluster(func(ctx context.Context, c *harness.Cluster, operator string) error {
 		subjects := []subject{newOperator(operator)}
 		if *withJobSet {
-			subjects = append(subjects, newJobSet(ctx, c))
+			subjects = append(subjects, buildJobSet(ctx, c))
 		}
 		for text := range strings.SplitSeq(*loads, ",") {
 			load := parseLoad(text, *steps)
