@@ -78,7 +78,30 @@ func startWithQueue(t *testing.T, changes ...func(*broker.QueueConfig)) *Engine 
 
 func ensureQueue(t *testing.T, e *Engine, q broker.QueueConfig) broker.EnsureResult {
 	t.Helper()
-	return require.Call(e.EnsureQueue(withinAMinute(t), q)).Succeeds(t)
+	return answered(t, func(ctx context.Context) (broker.EnsureResult, error) { return e.EnsureQueue(ctx, q) })
+}
+
+func deleteQueue(t *testing.T, e *Engine) {
+	t.Helper()
+	answered(t, func(ctx context.Context) (any, error) { return nil, e.DeleteQueue(ctx, "orders", aliceOwner) })
+}
+
+// answered returns the answer to a request. A server that is no longer the leader of its cluster drops the requests that it has taken, so
+// that a request without an answer is repeated, as the operator does after actionTimeout.
+func answered[T any](t *testing.T, request func(context.Context) (T, error)) (answer T) {
+	t.Helper()
+	poll.Until(t, "an answer of the servers", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var err error
+		answer, err = request(ctx)
+		isAnswered := !errors.Is(err, context.DeadlineExceeded)
+		if isAnswered {
+			require.NoError(t, err)
+		}
+		return isAnswered
+	})
+	return answer
 }
 
 // withinAMinute returns a context for requests to servers on a busy machine. Without a deadline the client gives them five seconds.
@@ -96,7 +119,7 @@ func publish(t *testing.T, e *Engine, subject, payload string, options ...jetstr
 
 func streamConfigOf(t *testing.T, e *Engine, stream string) jetstream.StreamConfig {
 	t.Helper()
-	s := require.Call(e.js.Stream(t.Context(), stream)).Succeeds(t)
+	s := answered(t, func(ctx context.Context) (jetstream.Stream, error) { return e.js.Stream(ctx, stream) })
 	return s.CachedInfo().Config
 }
 
@@ -105,7 +128,7 @@ func changeStream(t *testing.T, e *Engine, stream string, change func(*jetstream
 	t.Helper()
 	c := streamConfigOf(t, e, stream)
 	change(&c)
-	require.Call(e.js.UpdateStream(withinAMinute(t), c)).Succeeds(t)
+	answered(t, func(ctx context.Context) (jetstream.Stream, error) { return e.js.UpdateStream(ctx, c) })
 }
 
 func readStats(t *testing.T, e *Engine, queue string) broker.QueueStats {

@@ -232,7 +232,7 @@ func TestReplicasFollowTheDriftPolicy(t *testing.T) {
 			require.Equal(t, row.drift, notifies(result))
 			require.True(t, !result.Updated, "%+v", result)
 			assertReplicas(t, e, row.want)
-			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
+			deleteQueue(t, e)
 		})
 	}
 }
@@ -251,7 +251,7 @@ func TestAnUpgradeAddsReplicasUnlessDriftIsWarn(t *testing.T) {
 			result := ensureQueue(t, e, ordersQueue(withDrift(drift)))
 			require.True(t, result.Updated && result.Storage.Refusal == "", "%+v, %+v", result, result.Storage)
 			assertReplicas(t, e, want)
-			require.NoError(t, e.DeleteQueue(t.Context(), "orders", aliceOwner))
+			deleteQueue(t, e)
 		})
 	}
 }
