@@ -82,11 +82,11 @@ func Retry(after time.Duration) error { return &retryError{after: max(after, 0)}
 
 // RetryAfter returns the time that a Retry error requests. Found is false if err wraps no Retry error.
 func RetryAfter(err error) (after time.Duration, found bool) {
-	retry := (*retryError)(nil)
-	if errors.As(err, &retry) {
-		return retry.after, true
+	retry, found := errors.AsType[*retryError](err)
+	if !found {
+		return 0, false
 	}
-	return 0, false
+	return retry.after, true
 }
 
 type snoozeError struct{ after time.Duration }
@@ -99,15 +99,21 @@ func Snooze(after time.Duration) error { return &snoozeError{after: max(after, 0
 
 // SnoozeAfter returns the time that a Snooze error requests. Found is false if err wraps no Snooze error.
 func SnoozeAfter(err error) (after time.Duration, found bool) {
-	snooze := (*snoozeError)(nil)
-	if errors.As(err, &snooze) {
-		return snooze.after, true
+	snooze, found := errors.AsType[*snoozeError](err)
+	if !found {
+		return 0, false
 	}
-	return 0, false
+	return snooze.after, true
 }
 
 // IsSnooze reports whether err wraps a Snooze error.
-func IsSnooze(err error) bool { return errors.As(err, new(*snoozeError)) }
+func IsSnooze(err error) bool { return isErrorType[*snoozeError](err) }
+
+// isErrorType is errors.As without an allocation, which each job that succeeds would otherwise pay several times.
+func isErrorType[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
+}
 
 type processLostError struct{ err error }
 
@@ -121,7 +127,7 @@ func (e *processLostError) Unwrap() error { return e.err }
 func ProcessLost(err error) error { return &processLostError{err: err} }
 
 // IsProcessLost reports whether err wraps a ProcessLost error.
-func IsProcessLost(err error) bool { return errors.As(err, new(*processLostError)) }
+func IsProcessLost(err error) bool { return isErrorType[*processLostError](err) }
 
 type deadLetterError struct{ reason string }
 
@@ -132,4 +138,4 @@ func (e *deadLetterError) Error() string { return e.reason }
 func DeadLetter(reason string) error { return &deadLetterError{reason: reason} }
 
 // IsDeadLetter reports whether err wraps a DeadLetter error.
-func IsDeadLetter(err error) bool { return errors.As(err, new(*deadLetterError)) }
+func IsDeadLetter(err error) bool { return isErrorType[*deadLetterError](err) }

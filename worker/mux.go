@@ -299,7 +299,7 @@ func (e *unknownKindError) Error() string {
 }
 
 // IsUnknownKind reports whether err is about a job whose kind has no handler in a Mux.
-func IsUnknownKind(err error) bool { return errors.As(err, new(*unknownKindError)) }
+func IsUnknownKind(err error) bool { return isErrorType[*unknownKindError](err) }
 
 // staysInQueue reports whether a job whose kind has no handler returns to its queue after its last attempt, because the queue would drop
 // it.

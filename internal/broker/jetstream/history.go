@@ -31,23 +31,24 @@ const (
 
 // History implements broker.Delivery.
 func (d *leasedMessage) History(ctx context.Context) (broker.History, error) {
+	if d.metadata.NumDelivered <= 1 {
+		return broker.History{}, nil
+	}
 	if known := d.history.Load(); known != nil {
 		return *known, nil
 	}
 	h := broker.History{}
-	if d.metadata.NumDelivered > 1 {
-		entry, err := d.readLast(ctx, bucketStreamName(d.queue), storedKeySubject(d.queue, historyPrefix+d.messageID()))
-		if err != nil {
-			return h, d.deliveryError("counting attempts of", err)
-		}
-		if entry != nil && !entry.isDeletedKey() {
-			d.hasStoredHistory.Store(true)
-			headers := entry.headers()
-			h.Released = count(string(entry.Data))
-			h.Failed, h.LostStarted, h.LostAlone = count(headers.Get(headerFailed)), count(headers.Get(headerLostStarted)), count(headers.Get(headerLostAlone))
-		}
-		h.Lost = max(0, int(d.metadata.NumDelivered)-1-h.Released-h.Failed) //nolint:gosec // a count of deliveries
+	entry, err := d.readLast(ctx, bucketStreamName(d.queue), storedKeySubject(d.queue, historyPrefix+d.messageID()))
+	if err != nil {
+		return h, d.deliveryError("counting attempts of", err)
 	}
+	if entry != nil && !entry.isDeletedKey() {
+		d.hasStoredHistory.Store(true)
+		headers := entry.headers()
+		h.Released = count(string(entry.Data))
+		h.Failed, h.LostStarted, h.LostAlone = count(headers.Get(headerFailed)), count(headers.Get(headerLostStarted)), count(headers.Get(headerLostAlone))
+	}
+	h.Lost = max(0, int(d.metadata.NumDelivered)-1-h.Released-h.Failed) //nolint:gosec // a count of deliveries
 	d.history.Store(&h)
 	return h, nil
 }

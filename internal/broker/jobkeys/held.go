@@ -45,11 +45,11 @@ type Held struct {
 
 // Of returns what a job holds according to its headers.
 func (k *Keys) Of(queue, id string, headers map[string][]string) *Held {
-	h := &Held{
-		keys: k, queue: queue, id: id,
-		unique: broker.HeaderValue(headers, broker.UniqueHeader), holder: broker.HeaderValue(headers, broker.HolderHeader),
-		batch: broker.HeaderValue(headers, broker.BatchHeader),
+	unique, batch := broker.HeaderValue(headers, broker.UniqueHeader), broker.HeaderValue(headers, broker.BatchHeader)
+	if unique == "" && batch == "" {
+		return nil
 	}
+	h := &Held{keys: k, queue: queue, id: id, unique: unique, holder: broker.HeaderValue(headers, broker.HolderHeader), batch: batch}
 	if h.holder == "" {
 		h.holder = id // producers in other languages may omit it
 	}
