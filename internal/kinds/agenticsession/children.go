@@ -29,6 +29,8 @@ type objectBuilder struct {
 	network *NetworkSettings
 	check   *NetworkCheck
 	keys    *adminauth.Keys
+	// job of the open attempt; nil before it exists.
+	job *batchv1.Job
 	// budget of the attempt in millionths of a dollar; nil if it is not limited.
 	budget *int64
 }
@@ -51,7 +53,7 @@ func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object
 		ObjectMeta:                   childMetadata(s, sharedName(s.Name)),
 		AutomountServiceAccountToken: new(false),
 	}
-	objects := []decision.Object{NewDefaultDenyPolicy(s.Namespace), account, newSessionNetworkPolicy(s, settings.runner, b.network, b.check), inputs}
+	objects := []decision.Object{NewDefaultDenyPolicy(s.Namespace), account, newSessionNetworkPolicy(s, settings.runner, b.job, b.network, b.check), inputs}
 	if settings.persistent && s.Spec.ContinueFrom == nil && b.status.Workspace.UID == "" {
 		claim := &corev1.PersistentVolumeClaim{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
@@ -75,7 +77,7 @@ func (b *objectBuilder) newChildObjects(inputs *corev1.Secret) []decision.Object
 				Type:     corev1.ServiceTypeClusterIP,
 				Selector: map[string]string{LabelSessionUID: string(s.UID)},
 				Ports: []corev1.ServicePort{{
-					Name: sessionPortName, Port: sessionPort(settings.runner), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
+					Name: sessionPortName, Port: sessionPort(settings.runner, b.job), TargetPort: intstr.FromString(sessionPortName), Protocol: corev1.ProtocolTCP,
 				}},
 			},
 		})

@@ -137,7 +137,8 @@ func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
 			s := newScenario(t)
 			s.Network.APIServer = apiServer
 			change(s)
-			policy := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
+			job, _ := newFacts(s.Observation).findJob("fix-r1-a1")
+			policy := newSessionNetworkPolicy(s.Session, s.Runner, job, &s.Network, &s.NetworkCheck)
 			got := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return cmp.Equal(rule, apiServer[0]) })
 			require.True(t, got == want, "allowed: %t: %+v", got, policy.Spec.Egress)
 		})
@@ -147,12 +148,35 @@ func TestOnlyRunnersWithALeaseMayConnectToTheAPIServer(t *testing.T) {
 	check("only hosts", func(s *scenario) {
 		s.Runner.Spec.ActivityLease, s.Runner.Spec.Network.Egress = true, []v1alpha1.SessionEgress{{Hosts: []v1alpha1.EgressHost{"a.example"}}}
 	}, true)
-	check("the attempt began with a Lease", func(s *scenario) { s.Session.Status.Attempt.Limits.ActivityLease = true }, true)
+	check("the attempt began with a Lease", func(s *scenario) {
+		s.Runner.Spec.ActivityLease = true
+		s.startAttempt()
+		s.Runner.Spec.ActivityLease = false
+	}, true)
+	check("the attempt began without a Lease", func(s *scenario) { s.startAttempt().Runner.Spec.ActivityLease = true }, false)
 	s := newScenario(t).startAttempt().startRunner()
 	s.Session.Status.Attempt.Limits.ActivityLease, s.Network.APIServer = true, apiServer
 	s.createNetworkPolicies(s.decideAndRecord())
 	s.Network.APIServer = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{blockPeer("10.96.0.2/32")}}}
 	require.Contains(t, strings.Join(objectKinds(s.decideAndRecord().ApplyObjects), " "), "NetworkPolicy")
+}
+
+func TestChangedSessionRunnerDoesNotCutOffARunningSession(t *testing.T) {
+	s := newScenario(t, setInteractive)
+	s.Runner.Spec.Network.IngressFrom = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+	first := s.decideAndRecord()
+	s.createPlannedJob(first)
+	s.createNetworkPolicies(first)
+	s.startRunner()
+	s.podSpec().Containers = ContainersToCache(s.podSpec().Containers)
+	s.Runner.Spec.Network.Port = 9090
+	delete(s.Children, ChildKey{"Service", ServiceName("fix")})
+	applied := s.decideAndRecord().ApplyObjects
+	require.Equal(t, []string{"Service"}, objectKinds(applied))
+	require.Equal(t, 8080, applied[0].(*corev1.Service).Spec.Ports[0].Port)
+	s.wantCondition(v1alpha1.ConditionNetworkRestricted, metav1.ConditionTrue, v1alpha1.ReasonNetworkPolicyApplied)
+	next := s.exitRunner(0, "").reconcile().updateSpec(requestNextRun).decideAndRecord()
+	require.Equal(t, 9090, next.ApplyObjects[2].(*networkingv1.NetworkPolicy).Spec.Ingress[0].Ports[0].Port.IntVal)
 }
 
 func TestNetworkConditionReportsMissingAndChangedPolicies(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -46,10 +47,12 @@ func NewDefaultDenyPolicy(namespace string) *networkingv1.NetworkPolicy {
 	}
 }
 
-// newSessionNetworkPolicy returns the NetworkPolicy of the session's Pods. It allows the connections that the SessionRunner
-// names; the cluster's DNS, unless the SessionRunner names only hosts, which the egress proxy resolves; the API server if
-// the runner of the open attempt or of the next attempt has a Lease to renew; and the network check, if there is one.
-func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, settings *NetworkSettings, check *NetworkCheck) *networkingv1.NetworkPolicy {
+// newSessionNetworkPolicy returns the NetworkPolicy of the Pods of the session's Job, or of its next attempt if job is nil. It allows
+// the connections that the SessionRunner names; the cluster's DNS, unless the SessionRunner names only hosts, which the egress proxy
+// resolves; the API server if the runner has a Lease to renew; and the network check, if there is one.
+func newSessionNetworkPolicy(
+	s *v1alpha1.AgenticSession, runner *v1alpha1.SessionRunner, job *batchv1.Job, settings *NetworkSettings, check *NetworkCheck,
+) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
 		ObjectMeta: childMetadata(s, NetworkPolicyName(s.Name)),
@@ -61,7 +64,11 @@ func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.Sessio
 	if !sessionrunner.UsesOnlyProxy(runner) {
 		policy.Spec.Egress = append(policy.Spec.Egress, settings.AllowDNS())
 	}
-	if runner.Spec.ActivityLease || s.Status.Attempt.Limits.ActivityLease {
+	hasLease := runner.Spec.ActivityLease
+	if job != nil {
+		hasLease = s.Status.Attempt.Limits.ActivityLease
+	}
+	if hasLease {
 		policy.Spec.Egress = append(policy.Spec.Egress, settings.APIServer...)
 	}
 	for i := range runner.Spec.Network.Egress {
@@ -72,7 +79,7 @@ func newSessionNetworkPolicy(s *v1alpha1.AgenticSession, runner *v1alpha1.Sessio
 	if s.Spec.Interactive && len(runner.Spec.Network.IngressFrom) > 0 {
 		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
 			From:  runner.Spec.Network.DeepCopy().IngressFrom,
-			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(sessionPort(runner), nil, corev1.ProtocolTCP)},
+			Ports: []networkingv1.NetworkPolicyPort{sessionrunner.PolicyPort(sessionPort(runner, job), nil, corev1.ProtocolTCP)},
 		}}
 	}
 	if check.appliesTo(runner) { // the connection that must succeed

@@ -338,7 +338,7 @@ func TestSessionThatMayOnlyReachHostsReachesOnlyTheProxyAndNoDNS(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := newProxyScenario(t)
 			s.Runner.Spec.Network.Egress = egress
-			policy := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
+			policy := newSessionNetworkPolicy(s.Session, s.Runner, nil, &s.Network, &s.NetworkCheck)
 			hasDNS := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool { return rule.Ports[0].Port.IntVal == 53 })
 			require.True(t, hasDNS == dns && len(policy.Spec.Egress) == ruleCount, "DNS %t, %+v", hasDNS, policy.Spec.Egress)
 			env, usesProxy := s.startAttempt().podSpec().Containers[0].Env, strings.Contains(title, "hosts")
@@ -368,7 +368,7 @@ func TestPolicyThatAllowsAHostOnlySessionMoreThanTheProxyIsFound(t *testing.T) {
 	check := func(title string, spec networkingv1.NetworkPolicySpec, want bool) {
 		t.Run(title, func(t *testing.T) {
 			policy := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: spec}
-			wanted := newSessionNetworkPolicy(s.Session, s.Runner, &s.Network, &s.NetworkCheck)
+			wanted := newSessionNetworkPolicy(s.Session, s.Runner, nil, &s.Network, &s.NetworkCheck)
 			require.Equal(t, want, findWideningPolicy([]networkingv1.NetworkPolicy{policy}, podLabels(s.Session, s.Runner), wanted) != nil)
 		})
 	}

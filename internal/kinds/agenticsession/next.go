@@ -215,12 +215,13 @@ func (n *next) stopReason(f *facts) v1alpha1.StopReason {
 // depend on its settings.
 func (n *next) restoreObjects(f *facts, o *outcome) {
 	attempt, b := &n.Status.Attempt, newObjectBuilder(f, &n.Status)
+	b.job = o.job
 	objects := []decision.Object{NewDefaultDenyPolicy(f.Session.Namespace)}
 	switch {
 	case f.settings != nil:
 		objects = b.newChildObjects(b.newInputsSecret())
 	case f.Runner != nil:
-		objects = append(objects, newSessionNetworkPolicy(f.Session, f.Runner, &f.Network, &f.NetworkCheck))
+		objects = append(objects, newSessionNetworkPolicy(f.Session, f.Runner, o.job, &f.Network, &f.NetworkCheck))
 		fallthrough
 	default:
 		objects = append(objects, b.newLeaseObjects()...)
@@ -515,7 +516,7 @@ func checkNetworkWidened(f *facts, _ *v1alpha1.AgenticSessionStatus) (*obstacle,
 	if f.Runner.Spec.Network.Isolation == v1alpha1.NetworkIsolationPreferred {
 		return nil, nil
 	}
-	own := newSessionNetworkPolicy(f.Session, f.Runner, &f.Network, &f.NetworkCheck)
+	own := newSessionNetworkPolicy(f.Session, f.Runner, nil, &f.Network, &f.NetworkCheck)
 	widening := findWideningPolicy(f.NetworkPolicies, podLabels(f.Session, f.Runner), own)
 	if widening == nil {
 		return nil, nil

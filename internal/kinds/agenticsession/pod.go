@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -168,7 +169,7 @@ func (b *objectBuilder) newRunnerContainer(inputs string, containers int) corev1
 	}
 	c.VolumeMounts = append(c.VolumeMounts, templateMounts(from)...)
 	if b.session.Spec.Interactive {
-		port := sessionPort(b.settings.runner)
+		port := sessionPort(b.settings.runner, nil)
 		c.Ports = []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
 		c.ReadinessProbe = &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}},
@@ -178,8 +179,13 @@ func (b *objectBuilder) newRunnerContainer(inputs string, containers int) corev1
 	return c
 }
 
-func sessionPort(runner *v1alpha1.SessionRunner) int32 {
-	return cmp.Or(runner.Spec.Network.Port, defaultSessionPort)
+// sessionPort returns the port on which the runner of a Job accepts messages, or that of the next attempt if job is nil.
+func sessionPort(runner *v1alpha1.SessionRunner, job *batchv1.Job) int32 {
+	port := cmp.Or(runner.Spec.Network.Port, defaultSessionPort)
+	if job != nil {
+		port = cmp.Or(messagePort(job.Spec.Template.Spec.Containers), port)
+	}
+	return port
 }
 
 // newEnvironment returns the runner's variables: of the operator, the SessionRunner, the session, then its envFrom. A
@@ -219,7 +225,7 @@ func (b *objectBuilder) newEnvironment(inputs string, containers int) []corev1.E
 		set("MODEL_PROVIDER", model.Provider)
 	}
 	if s.Spec.Interactive {
-		set("PORT", strconv.Itoa(int(sessionPort(b.settings.runner))))
+		set("PORT", strconv.Itoa(int(sessionPort(b.settings.runner, nil))))
 	}
 	env = append(env, b.newProxyVariables(inputs)...)
 	setNames := map[string]bool{}

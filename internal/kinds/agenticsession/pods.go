@@ -154,12 +154,26 @@ func InteractivePort(pod *corev1.Pod) int32 {
 	if !pod.DeletionTimestamp.IsZero() || findPodCondition(pod, corev1.PodReady, corev1.ConditionTrue) == nil {
 		return 0
 	}
-	for i := range pod.Spec.Containers {
-		for _, port := range pod.Spec.Containers[i].Ports {
+	return messagePort(pod.Spec.Containers)
+}
+
+// messagePort returns the port for messages among those of the containers; 0 without such a port.
+func messagePort(containers []corev1.Container) int32 {
+	for i := range containers {
+		for _, port := range containers[i].Ports {
 			if port.Name == sessionPortName {
 				return port.ContainerPort
 			}
 		}
 	}
 	return 0
+}
+
+// ContainersToCache returns what decisions read of the containers of a session's Job: the port for messages.
+func ContainersToCache(containers []corev1.Container) []corev1.Container {
+	port := messagePort(containers)
+	if port == 0 {
+		return nil
+	}
+	return []corev1.Container{{Ports: []corev1.ContainerPort{{Name: sessionPortName, ContainerPort: port}}}}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +29,7 @@ func report(f *facts, o *outcome, n *next) Decision {
 	d.Status = *n.Status.DeepCopy()
 	status := &d.Status
 	status.Phase = phaseOf(status)
-	f.setCondition(status, v1alpha1.ConditionNetworkRestricted, networkRestricted(&f.Observation, o.pod,
+	f.setCondition(status, v1alpha1.ConditionNetworkRestricted, networkRestricted(&f.Observation, n.open.job, o.pod,
 		meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNetworkRestricted)))
 	isFinished := status.Phase == v1alpha1.SessionCompleted || status.Phase == v1alpha1.SessionFailed
 	if !isFinished || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRunnerStarted) == nil {
@@ -131,9 +132,9 @@ func blocked(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle
 }
 
 // networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods no more than the
-// SessionRunner does, and whether the network enforces them, according to the check in the session's Pod. After the Pod was
-// deleted, the session keeps the last result of the check.
-func networkRestricted(o *Observation, pod *corev1.Pod, previous *metav1.Condition) decision.State {
+// SessionRunner does, and whether the network enforces them, according to the check in the session's Pod. job is that of the open
+// attempt; nil without an open attempt. After the Pod was deleted, the session keeps the last result of the check.
+func networkRestricted(o *Observation, job *batchv1.Job, pod *corev1.Pod, previous *metav1.Condition) decision.State {
 	s, policies, name := o.Session, o.NetworkPolicies, NetworkPolicyName(o.Session.Name)
 	own := findNetworkPolicy(policies, name)
 	if own == nil || !metav1.IsControlledBy(own, s) {
@@ -145,7 +146,7 @@ func networkRestricted(o *Observation, pod *corev1.Pod, previous *metav1.Conditi
 	}
 	wanted := own
 	if o.Runner != nil {
-		wanted = newSessionNetworkPolicy(s, o.Runner, &o.Network, &o.NetworkCheck)
+		wanted = newSessionNetworkPolicy(s, o.Runner, job, &o.Network, &o.NetworkCheck)
 		if !IsNetworkPolicyCurrent(own, wanted) {
 			return decision.False(v1alpha1.ReasonNetworkPolicyDiffers, "NetworkPolicy "+name+" differs from what SessionRunner "+o.Runner.Name+" allows")
 		}

@@ -357,6 +357,15 @@ func TestKnownAddressesOfTheAPIServerRemainUntilOthersAreRead(t *testing.T) {
 	refresh(false, false, "10.96.0.2/32")
 }
 
+func TestACachedJobHasOnlyThePortOfItsRunner(t *testing.T) {
+	ports := []corev1.ContainerPort{{Name: "metrics", ContainerPort: 1}, {Name: "session", ContainerPort: 9090}}
+	job := &batchv1.Job{}
+	job.Spec.Template.Spec.Containers = []corev1.Container{{Name: "runner", Image: "a", Ports: ports}}
+	trimmed, err := trimJob(job)
+	require.NoError(t, err)
+	require.Equal(t, []corev1.Container{{Ports: ports[1:]}}, trimmed.(*batchv1.Job).Spec.Template.Spec.Containers)
+}
+
 func TestALargeSessionIsCachedWithoutItsInputs(t *testing.T) {
 	text := strings.Repeat("x", kube.LargeBytes)
 	newSession := func() *v1alpha1.AgenticSession {

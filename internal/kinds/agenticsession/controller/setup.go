@@ -60,7 +60,7 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		DefaultLabelSelector: labels.NewSelector().Add(*hasSession),
 		DefaultTransform:     kube.TrimObject,
 		ByObject: map[client.Object]cache.ByObject{
-			&batchv1.Job{}:          {Transform: kube.TrimJob},
+			&batchv1.Job{}:          {Transform: trimJob},
 			&corev1.Pod{}:           {Transform: dropPodSpec},
 			&coordinationv1.Lease{}: {Transform: dropLeaseHolder},
 		},
@@ -69,6 +69,19 @@ func NewCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache
 		return nil, err
 	}
 	return children, mgr.Add(children)
+}
+
+// trimJob is kube.TrimJob, which keeps what decisions read of the containers.
+func trimJob(object any) (any, error) {
+	var kept []corev1.Container
+	if job, ok := object.(*batchv1.Job); ok {
+		kept = agenticsession.ContainersToCache(job.Spec.Template.Spec.Containers)
+	}
+	trimmed, err := kube.TrimJob(object)
+	if job, ok := trimmed.(*batchv1.Job); ok {
+		job.Spec.Template.Spec.Containers = kept
+	}
+	return trimmed, err
 }
 
 // dropPodSpec removes a Pod's spec, except for its node, its gates and its claims, to save memory. A Pod with more claims than any Pod
