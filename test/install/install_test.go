@@ -285,7 +285,7 @@ func TestReleasesOfTheChartSideBySide(t *testing.T) {
 	asTeam := " --kube-as-user team --kube-as-group system:authenticated"
 	bindTeam(t, "platform-c", "served-by-c")
 	helm(t, "install yardmaster charts/yardmaster --namespace platform-c --set 'namespaces={served-by-c},report.namespaces={served-by-c}'"+
-		" --set clusterObjects.create=false,flags.cluster-id=test"+few+asTeam)
+		" --set clusterObjects.create=false,report.openReports=true,flags.cluster-id=test"+few+asTeam)
 
 	wantSequence(t, "served-by-a")
 	wantSequence(t, "served-by-b")
