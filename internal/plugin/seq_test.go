@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +25,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
+	"github.com/yardmaster/yardmaster/internal/plugin/attach"
 	"github.com/yardmaster/yardmaster/internal/plugin/follow"
 	"github.com/yardmaster/yardmaster/internal/plugin/render"
 	"github.com/yardmaster/yardmaster/test/require"
@@ -543,6 +550,22 @@ func TestAttachExplainsWhyASessionAcceptsNoMessages(t *testing.T) {
 		code, out, errOut := runPluginArgs(t, []string{"session", "attach", "pair"}, newFakeClient(t, s, pod))
 		require.True(t, code == exitError && out == "" && strings.Contains(errOut, want), "exit code %d, output %q, stderr %q", code, out, errOut)
 	}
+}
+
+func TestCtrlCWhileAttachedDoesNotHideALaterError(t *testing.T) {
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt) // as main does
+	defer stop()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if message, _ := io.ReadAll(r.Body); string(message) == "interrupted" {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+			<-r.Context().Done()
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	err := talk(ctx, &attach.Session{URL: server.URL, In: strings.NewReader("interrupted\nlost\n"), Out: io.Discard, ErrOut: io.Discard})
+	require.ErrorContains(t, err, "sending the message")
+	require.NoError(t, ctx.Err())
 }
 
 func TestOnlyAReadyPodOfAnInteractiveSessionAcceptsMessages(t *testing.T) {

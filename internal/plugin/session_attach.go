@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -64,14 +63,18 @@ func (a *attachCommand) attach(ctx context.Context, cluster *clusterConnection, 
 		}
 		return errUnsuccessful
 	}
-	// Ctrl-C ends only the display of an answer.
+	return talk(ctx, attached)
+}
+
+// talk sends each line of the input. From now on, Ctrl-C ends only the display of an answer, and does not cancel the context of main: a
+// later error is then no interruption.
+func talk(ctx context.Context, s *attach.Session) error {
+	signal.Reset(os.Interrupt)
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
-	attached.Interrupts = interrupts
-	ctx, stopSignals := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
-	defer stopSignals()
-	return attached.Talk(ctx)
+	s.Interrupts = interrupts
+	return s.Talk(ctx)
 }
 
 // findInteractivePod returns the Pod and port on which a session's runner accepts messages.
