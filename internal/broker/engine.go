@@ -126,7 +126,8 @@ const (
 	FieldReplicas    QueueField = "storage.replicas"
 	FieldStorageType QueueField = "storage.type"
 	FieldPlacement   QueueField = "storage.placement"
-	FieldResults     QueueField = "results"
+	FieldResults     QueueField = "results.retention"
+	FieldResultsSize QueueField = "results.maxBytes"
 )
 
 // Enforcer is the component that enforces a field.

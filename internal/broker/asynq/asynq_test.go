@@ -275,6 +275,7 @@ func TestEnforcementReportsFieldsThatAsynqIgnores(t *testing.T) {
 		"maxBacklog":                      {func(q *broker.QueueConfig) { q.MaxBacklog = 5 }, broker.FieldMaxBacklog, broker.NotEnforced},
 		"a rate limit":                    {func(q *broker.QueueConfig) { q.RateLimit = &broker.RateLimit{Limit: 1, Per: time.Second, Burst: 1} }, broker.FieldRateLimit, broker.NotEnforced},
 		"maxAge":                          {func(q *broker.QueueConfig) { q.MaxAge = time.Hour }, broker.FieldMaxAge, broker.NotEnforced},
+		"the size of results":             {func(*broker.QueueConfig) {}, broker.FieldResultsSize, broker.NotEnforced},
 		"retry":                           {func(*broker.QueueConfig) {}, broker.FieldRetry, broker.EnforcedByWorker},
 		"paused":                          {func(*broker.QueueConfig) {}, broker.FieldPaused, broker.EnforcedByBroker},
 		"the dead letter limits of asynq": {func(*broker.QueueConfig) {}, broker.FieldDeadLetter, broker.EnforcedByBroker},

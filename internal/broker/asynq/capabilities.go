@@ -45,7 +45,8 @@ func (*Engine) Capabilities() broker.Capabilities {
 		broker.FieldResults: {
 			By: broker.EnforcedByWorker, Message: "only jobs of the client of this project are kept after they are done; other producers set Retention",
 		},
-		broker.FieldPlacement: {By: broker.NotEnforced, Message: "the Redis or Valkey servers are those of the broker's URL"},
+		broker.FieldResultsSize: {By: broker.NotEnforced, Message: "asynq does not limit the size of the states that it keeps"},
+		broker.FieldPlacement:   {By: broker.NotEnforced, Message: "the Redis or Valkey servers are those of the broker's URL"},
 	}
 }
 

@@ -22,6 +22,7 @@ func (e *Engine) Capabilities() broker.Capabilities {
 		broker.FieldStorageType: {By: broker.EnforcedByBroker},
 		broker.FieldPlacement:   {By: broker.EnforcedByBroker},
 		broker.FieldResults:     {By: broker.EnforcedByWorker},
+		broker.FieldResultsSize: {By: broker.EnforcedByBroker},
 	}
 	if !e.supportsDelays() {
 		c[broker.FieldDelayed] = broker.Enforcement{

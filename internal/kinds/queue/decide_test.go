@@ -408,20 +408,23 @@ func TestUpdateWarnings(t *testing.T) {
 func TestAFieldInUseThatNothingEnforcesIsReported(t *testing.T) {
 	used := newQueue(func(q *v1alpha1.Queue) {
 		q.Spec.Lease, q.Spec.MaxBacklog, q.Spec.MaxAge = durationOf(time.Minute), new(int64(9)), durationOf(time.Hour)
+		q.Spec.Results = &v1alpha1.Results{MaxBytes: new(int64(1 << 20))}
 	})
-	unused := newQueue(func(q *v1alpha1.Queue) { q.Spec.Lease = durationOf(broker.DefaultQueueConfig("").Lease) })
+	unused := newQueue(func(q *v1alpha1.Queue) {
+		q.Spec.Lease, q.Spec.Results = durationOf(broker.DefaultQueueConfig("").Lease), &v1alpha1.Results{}
+	})
 	for title, row := range map[string]struct {
 		queue *v1alpha1.Queue
 		by    broker.Enforcer
 		want  []string
 	}{
-		"in use":               {used, broker.NotEnforced, []string{"lease", "maxAge", "maxBacklog"}},
+		"in use":               {used, broker.NotEnforced, []string{"lease", "maxAge", "maxBacklog", "results.maxBytes"}},
 		"in use and enforced":  {used, broker.EnforcedByBroker, nil},
 		"not in use":           {unused, broker.NotEnforced, nil},
 		"not in use, enforced": {unused, broker.EnforcedByBroker, nil},
 	} {
 		capabilities := broker.Capabilities{}
-		for _, field := range []broker.QueueField{broker.FieldMaxBacklog, broker.FieldMaxAge, broker.FieldLease, broker.FieldDelayed} {
+		for _, field := range []broker.QueueField{broker.FieldMaxBacklog, broker.FieldMaxAge, broker.FieldLease, broker.FieldDelayed, broker.FieldResultsSize} {
 			capabilities[field] = broker.Enforcement{By: row.by, Message: "no"}
 		}
 		var warnings, missing []string

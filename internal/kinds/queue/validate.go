@@ -116,7 +116,7 @@ func unenforcedFields(o *Observation, result *broker.EnsureResult) []string {
 
 // fieldsInUse returns all fields that not all engines enforce, and whether a Queue uses them.
 func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.QueueField]bool {
-	storage := cmp.Or(q.Spec.Storage, &v1alpha1.QueueStorage{})
+	storage, results := cmp.Or(q.Spec.Storage, &v1alpha1.QueueStorage{}), cmp.Or(q.Spec.Results, &v1alpha1.Results{})
 	return map[broker.QueueField]bool{
 		broker.FieldLease:       true,
 		broker.FieldJobTimeout:  q.Spec.MessageTimeout != nil,
@@ -131,6 +131,7 @@ func fieldsInUse(q *v1alpha1.Queue, e *v1alpha1.QueueEffective) map[broker.Queue
 		broker.FieldStorageType: storage.Type != "",
 		broker.FieldPlacement:   storage.Placement != nil,
 		broker.FieldResults:     q.Spec.Results != nil,
+		broker.FieldResultsSize: results.MaxBytes != nil,
 		broker.FieldPaused:      true,
 		broker.FieldDelayed:     true,
 	}
