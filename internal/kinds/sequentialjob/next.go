@@ -162,7 +162,11 @@ func (n next) observeStart(f *facts, job *batchv1.Job, left *leftover) next {
 	if !n.timer.HasReached(job.CreationTimestamp.Add(startReportDelay)) {
 		return n
 	}
-	switch since := runningSince(withoutDeleted(podsOf(f, job))); {
+	pods := withoutDeleted(podsOf(f, job))
+	if n.step.Reason == v1alpha1.ReasonCrashLoop { // which is reported until a Pod runs for good, not again at each failure
+		pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return isUnstable(pod, &n.timer) })
+	}
+	switch since := runningSince(pods); {
 	case isSuspended(job) && job.Annotations[v1alpha1.AnnotationSuspended] != "": // this operator resumes it
 	case isSuspended(job):
 		phase, problem := suspensionProblem(job)

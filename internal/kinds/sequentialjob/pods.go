@@ -22,6 +22,10 @@ const (
 	eventsDelay    = 3 * time.Second
 	minEventsRetry = 2 * time.Second
 	maxEventsRetry = time.Minute
+	// minStable and maxStable limit how long a container that failed again and again must run to count as running: see isUnstable. They
+	// are the shortest delay of the kubelet between two starts, and the time after which it forgets earlier failures.
+	minStable = 10 * time.Second
+	maxStable = 10 * time.Minute
 )
 
 // startProblem is a problem that keeps a step's Pod from running.
@@ -43,10 +47,11 @@ var waitingReasons = map[string]struct{ reason, advice string }{
 	"CreateContainerConfigError": {v1alpha1.ReasonConfigError, configAdvice},
 	"CreateContainerError":       {v1alpha1.ReasonConfigError, configAdvice},
 	"RunContainerError":          {v1alpha1.ReasonConfigError, configAdvice},
-	"CrashLoopBackOff":           {v1alpha1.ReasonCrashLoop, "see the container's log"},
+	"CrashLoopBackOff":           {v1alpha1.ReasonCrashLoop, crashAdvice},
 }
 
 const (
+	crashAdvice  = "see the container's log"
 	imageAdvice  = "check the image's name, the pull Secret and the registry"
 	configAdvice = "create what is missing, or correct the step"
 )
@@ -87,6 +92,9 @@ func findStartProblem(f *facts, reported *v1alpha1.Explanation, job *batchv1.Job
 		if problem := podProblem(pod); problem != nil {
 			return problem, n
 		}
+	}
+	if reported.Reason == v1alpha1.ReasonCrashLoop && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return isUnstable(pod, &n.timer) }) {
+		return &startProblem{decision.Problem{Reason: reported.Reason, Message: reported.Message}, crashAdvice}, n
 	}
 	uid, since, reason, prefix, advice := job.UID, job.CreationTimestamp.Time, v1alpha1.ReasonPodNotCreated,
 		"Job "+job.Name+" cannot create its Pod: ", "remove the cause, or correct the step"
@@ -133,6 +141,21 @@ func podProblem(pod *corev1.Pod) *startProblem {
 		return &startProblem{decision.Problem{Reason: c.Reason, Message: message}, "add or free nodes and volumes, or correct the step"}
 	}
 	return nil
+}
+
+// isUnstable reports whether a container of the Pod failed, and has since not run for twice as long as before it failed.
+func isUnstable(pod *corev1.Pod, timer *decision.Timer) bool {
+	return slices.ContainsFunc(containerStatuses(pod), func(status corev1.ContainerStatus) bool {
+		end := cmp.Or(status.State.Terminated, status.LastTerminationState.Terminated)
+		switch {
+		case end == nil || end.ExitCode == 0:
+			return false
+		case status.State.Running == nil:
+			return true
+		}
+		stable := min(max(2*end.FinishedAt.Sub(end.StartedAt.Time), minStable), maxStable)
+		return !timer.HasReached(status.State.Running.StartedAt.Add(stable))
+	})
 }
 
 // isBeingPrepared reports whether a node prepares the Pod's volumes and network, which takes a moment for every Pod.

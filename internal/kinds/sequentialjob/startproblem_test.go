@@ -119,7 +119,23 @@ func TestReportedCauseIsKept(t *testing.T) {
 			assert.Equal(s.t, "message", strings.ReplaceAll(want, "JOB", s.newestJob("build").Name), s.stepStatus("build").Message)
 		}
 	}
+	failure := func(s *testEnv) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{ExitCode: 3, StartedAt: metav1.NewTime(s.now.Add(-18 * time.Second)), FinishedAt: metav1.NewTime(s.now.Add(-10 * time.Second))}
+	}
+	restarts := func(s *testEnv) {
+		s.startPod("build")
+		s.unfinishedPods[0].Status.ContainerStatuses[0].LastTerminationState.Terminated = failure(s)
+	}
+	fails := func(s *testEnv) {
+		s.addPod("build", testbuilder.Pod("build")).Status.ContainerStatuses[0].State.Terminated = failure(s)
+	}
+	crashes := waiting("CrashLoopBackOff", "back-off")
 	runScenarios(t, map[string]scenario{
+		"until a container that fails again and again has run for twice as long as before": {sequence("build"), story{
+			crashes, wait(time.Second), forgetEvents, restarts, wait(9 * time.Second), fails, wait(time.Second), crashes, wait(time.Second),
+			restarts, wait(15 * time.Second), steps("build: Starting, CrashLoop"), message("Pod pod, container build: CrashLoopBackOff: back-off"), events(),
+			wait(time.Second), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "),
+		}},
 		"while the kubelet alternates between the cause and its back-off": {sequence("build"), story{
 			waiting("ErrImagePull", "not found"), wait(time.Second), waiting("ImagePullBackOff", "Back-off pulling image"), wait(time.Second),
 			hasCondition(v1alpha1.ConditionBlocked, `True ImagePull: step "build": Pod pod, container build: ErrImagePull: not found; `+

@@ -98,7 +98,7 @@ func trimPod(object any) (any, error) {
 	return trimmed, nil
 }
 
-// trimStatuses keeps why containers wait, since when they run, how often they were restarted, and how the container of the step ended.
+// trimStatuses keeps why containers wait, since when they run, how often they were restarted, and how they ended.
 func trimStatuses(statuses []corev1.ContainerStatus, step string) []corev1.ContainerStatus {
 	var trimmed []corev1.ContainerStatus
 	for i := range statuses {
@@ -106,23 +106,24 @@ func trimStatuses(statuses []corev1.ContainerStatus, step string) []corev1.Conta
 		if waiting := statuses[i].State.Waiting; waiting != nil {
 			state.Waiting = &corev1.ContainerStateWaiting{Reason: waiting.Reason, Message: decision.TruncateMessage(waiting.Message, maxReportedBytes)}
 		}
-		last := corev1.ContainerState{}
-		if statuses[i].Name == step {
-			state.Terminated, last.Terminated = trimEnd(statuses[i].State.Terminated), trimEnd(statuses[i].LastTerminationState.Terminated)
-		}
+		isOfStep, last := statuses[i].Name == step, corev1.ContainerState{}
+		state.Terminated, last.Terminated = trimEnd(statuses[i].State.Terminated, isOfStep), trimEnd(statuses[i].LastTerminationState.Terminated, isOfStep)
 		trimmed = append(trimmed, corev1.ContainerStatus{Name: statuses[i].Name, State: state, LastTerminationState: last, RestartCount: statuses[i].RestartCount})
 	}
 	return trimmed
 }
 
-// trimEnd keeps the whole message only of a success: it may be the output of the step.
-func trimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
+// trimEnd keeps the message only of the step's container, and the whole message only of a success: it may be the output of the step.
+func trimEnd(ended *corev1.ContainerStateTerminated, isOfStep bool) *corev1.ContainerStateTerminated {
 	if ended == nil {
 		return nil
 	}
-	message := ended.Message
-	if ended.ExitCode != 0 {
-		message = decision.TruncateMessage(message, maxReportedBytes)
+	message := ""
+	switch {
+	case isOfStep && ended.ExitCode == 0:
+		message = ended.Message
+	case isOfStep:
+		message = decision.TruncateMessage(ended.Message, maxReportedBytes)
 	}
 	return &corev1.ContainerStateTerminated{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: message, StartedAt: ended.StartedAt, FinishedAt: ended.FinishedAt}
 }

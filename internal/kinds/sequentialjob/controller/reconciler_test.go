@@ -281,6 +281,17 @@ func (r *eventReader) List(_ context.Context, list client.ObjectList, options ..
 	return nil
 }
 
+func TestACachedPodShowsHowEachContainerEndedAndTheMessageOfItsStep(t *testing.T) {
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Message: "no", FinishedAt: metav1.NewTime(time.Unix(9, 0))}}
+	pod := testbuilder.Pod("build").Obj()
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", LastTerminationState: ended}}
+	pod.Status.ContainerStatuses[0].State = ended
+	got := require.Call(trimPod(pod.DeepCopy())).Succeeds(t).(*corev1.Pod)
+	require.Equal(t, ended, got.Status.ContainerStatuses[0].State)
+	pod.Status.InitContainerStatuses[0].LastTerminationState.Terminated.Message = ""
+	require.Equal(t, pod.Status.InitContainerStatuses, got.Status.InitContainerStatuses)
+}
+
 func TestStepsOfANamespaceShareAListOfItsWarnings(t *testing.T) {
 	for title, test := range map[string]struct{ pods, asks, requests, answers, namespaces int }{
 		"an object each of two namespaces":           {pods: 2, asks: 2, requests: 2, answers: 2, namespaces: 2},
