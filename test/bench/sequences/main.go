@@ -110,16 +110,17 @@ func printReport(l sequenceLoad, name string, measured, bare *loadResult) {
 	row("makespan, s", func(r *loadResult) float64 { return r.makespan.Seconds() })
 	row("transition p50, ms", func(r *loadResult) float64 { return milliseconds(harness.Quantile(r.transitions, .5)) })
 	row("transition p99, ms", func(r *loadResult) float64 { return milliseconds(harness.Quantile(r.transitions, .99)) })
-	row(createdJobs+" per step", func(r *loadResult) float64 { return r.writes[createdJobs] / steps })
+	row(createdJobs+" per step", func(r *loadResult) float64 { return r.requests[createdJobs] / steps })
 	row("further requests per step", func(r *loadResult) (sum float64) {
 		for _, kind := range furtherWrites {
-			sum += r.writes[kind] / steps
+			sum += r.requests[kind] / steps
 		}
 		return sum
 	})
 	for _, kind := range furtherWrites {
-		row("  "+kind, func(r *loadResult) float64 { return r.writes[kind] / steps })
+		row("  "+kind, func(r *loadResult) float64 { return r.requests[kind] / steps })
 	}
+	row(reads+" per step", func(r *loadResult) float64 { return r.requests[reads] / steps })
 	row("CPU s per 1,000 steps", func(r *loadResult) float64 { return r.cpu.Seconds() / steps * 1000 })
 	row("peak RSS, MB", func(r *loadResult) float64 { return float64(r.peakRSS) / 1e6 })
 }
@@ -129,7 +130,7 @@ const measurementTimeout = 20 * time.Minute
 type loadResult struct {
 	makespan    time.Duration
 	transitions []time.Duration
-	writes      apiWrites
+	requests    apiRequests
 	cpu         time.Duration
 	peakRSS     int64 // bytes
 }
@@ -142,7 +143,7 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, by *su
 	harness.Check(c.Create(ctx, ns))
 	defer deleteNamespace(ctx, c, ns)
 	o := startObserver(ctx, c, ns.Name)
-	before := countWrites(ctx, c)
+	before := countRequests(ctx, c)
 	startedAt := time.Now()
 	process := by.start(ctx, c, l, ns.Name)
 	var idle time.Duration
@@ -151,27 +152,32 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, by *su
 		idle = harness.Must(harness.ProcessCPUTime(process.Pid()))
 		harness.Check(harness.CreateAll(ctx, c, l.sequences, func(i int) client.Object { return by.newSequence(l, i, ns.Name) }))
 	}
-	l.waitUntilFinished(ctx, o)
+	l.waitUntilFinished(ctx, o, process)
 	if by.areRecorded != nil {
 		harness.Check(harness.PollUntil(ctx, time.Minute, func() (bool, error) { return by.areRecorded(ctx, c, ns.Name) }))
 	}
 	process.Stop() // the bare loop may have ended
 	cpu, peakRSS := harness.ExitedProcessUsage(process.State())
-	after := countWrites(ctx, c)
+	after := countRequests(ctx, c)
 	for kind := range after {
 		after[kind] -= before[kind]
 	}
 	transitions, last := o.transitionResults()
-	return &loadResult{makespan: last.Sub(startedAt), transitions: transitions, writes: after, cpu: cpu - idle, peakRSS: peakRSS}
+	return &loadResult{makespan: last.Sub(startedAt), transitions: transitions, requests: after, cpu: cpu - idle, peakRSS: peakRSS}
 }
 
-func (l sequenceLoad) waitUntilFinished(ctx context.Context, o *jobObserver) {
+// waitUntilFinished waits for all Jobs. It fails if the measured process does: nothing would create the other Jobs.
+func (l sequenceLoad) waitUntilFinished(ctx context.Context, o *jobObserver, process *testenv.Process) {
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
 	harness.Check(harness.PollUntil(ctx, measurementTimeout, func() (bool, error) {
 		select {
 		case <-progress.C:
 			harness.PrintProgress("%d of %d Jobs have ended", o.finishedCount(), l.jobCount())
+		case <-process.Exited():
+			if !process.State().Success() {
+				return false, fmt.Errorf("the measured process: %s", process.State())
+			}
 		default:
 		}
 		return o.finishedCount() >= l.jobCount(), nil
@@ -244,29 +250,33 @@ func (o *jobObserver) transitionResults() (transitions []time.Duration, last tim
 	return o.transitions, o.lastEnd
 }
 
-// apiWrites counts requests to write by what they write, according to the API server. Only the measured process creates
-// Jobs, creates Pods in dry runs, patches and updates the objects of sequences and writes events of the newer API.
-type apiWrites map[string]float64
+// apiRequests counts requests by what they write, and reads, according to the API server. Only the measured process creates
+// Jobs, creates Pods in dry runs, patches and updates the objects of sequences and writes events of the newer API. Controllers of the cluster
+// read, too: compare with the bare loop.
+type apiRequests map[string]float64
 
-const createdJobs = "created Jobs"
+const (
+	createdJobs = "created Jobs"
+	reads       = "GETs and LISTs"
+)
 
 // furtherWrites are the kinds of requests beyond those that create Jobs.
 var furtherWrites = []string{"updates", "events", "dry runs of Jobs", "dry runs of Pods"}
 
-func countWrites(ctx context.Context, c *harness.Cluster) apiWrites {
+func countRequests(ctx context.Context, c *harness.Cluster) apiRequests {
 	clientset := harness.Must(kubernetes.NewForConfig(c.Config))
 	body := harness.Must(clientset.Discovery().RESTClient().Get().AbsPath("/metrics").Stream(ctx))
 	defer body.Close()
 	families := harness.Must(harness.ParseMetrics(body))
-	w := apiWrites{}
+	w := apiRequests{}
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
-		w[kindOfWrite(metric)] += metric.GetCounter().GetValue()
+		w[kindOfRequest(metric)] += metric.GetCounter().GetValue()
 	}
 	return w
 }
 
-// kindOfWrite returns what the requests of a metric write, or "" if that is not counted.
-func kindOfWrite(metric *dto.Metric) string {
+// kindOfRequest returns what the requests of a metric write, reads, or "" if they are not counted.
+func kindOfRequest(metric *dto.Metric) string {
 	label := func(name string) string { return harness.MetricLabel(metric, name) }
 	isDryRun := label("dry_run") != ""
 	kind := label("verb") + " " + label("resource")
@@ -281,6 +291,8 @@ func kindOfWrite(metric *dto.Metric) string {
 		return "updates"
 	case label("group") == "events.k8s.io" && (label("verb") == "POST" || label("verb") == "PATCH"):
 		return "events"
+	case label("verb") == "GET" || label("verb") == "LIST":
+		return reads
 	}
 	return ""
 }
