@@ -112,7 +112,7 @@ func TestTheCollectorTakesMoreMemoryOnlyUnderLoadAndBelowTheLimit(t *testing.T) 
 	}{
 		"at rest":                         {40 * mib, 230 * mib, []int64{mib, mib}, targetAtRest},
 		"under load":                      {40 * mib, 230 * mib, []int64{mib, 50 * mib}, targetUnderLoad},
-		"just below load":                 {40 * mib, 230 * mib, []int64{mib, 5*mib - mib/10}, targetAtRest},
+		"just below load":                 {40 * mib, 230 * mib, []int64{mib, 10*mib - mib/10}, targetAtRest},
 		"soon after the load":             {40 * mib, 230 * mib, []int64{50 * mib, mib, mib}, targetUnderLoad},
 		"long after the load":             {40 * mib, 230 * mib, append([]int64{50 * mib}, make([]int64, 10)...), targetAtRest},
 		"load that comes back":            {40 * mib, 230 * mib, append(append([]int64{50 * mib}, make([]int64, 10)...), 50*mib), targetUnderLoad},

@@ -18,7 +18,7 @@ const (
 	// collectorInterval is the time between two measurements.
 	collectorInterval = 2 * time.Second
 	// busyRate is the number of collections per second, with targetAtRest, from which the operator is under load.
-	busyRate = 0.5
+	busyRate = 1
 	// restAfter is the time without load after which the target is low again.
 	restAfter = 20 * time.Second
 )
@@ -68,6 +68,9 @@ func adaptCollector(ctx context.Context) {
 			if state, wanted = state.next(now, samples[0].Value.Uint64(), samples[1].Value.Uint64(), limit); wanted != target {
 				debug.SetGCPercent(wanted)
 				target = wanted
+				if target == targetAtRest {
+					debug.FreeOSMemory() // the memory that the load has needed
+				}
 			}
 		}
 	}
