@@ -299,6 +299,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\b(\d+(\.\d+)?(ms|µs|d|h|m|s))+\b`), "AGE"},
 	{regexp.MustCompile(`(-|\bAGE)/AGE\b`), "AGE/AGE"},
 	{regexp.MustCompile(`-[0-9a-f]{8,10}\b`), "-HASH"},
+	{regexp.MustCompile(`\bon \d+ workers\b`), "on some workers"},
 	{regexp.MustCompile(`[▁▂▃▄▅▆▇█·]{2,}`), "BARS"},
 	{regexp.MustCompile(`\s+`), " "},
 }
