@@ -229,6 +229,10 @@ func TestTheResultOfTheNetworkCheckIsReported(t *testing.T) {
 	check("unknown", func(s *scenario) {
 		s.endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
 	}, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
+	check("unknown at startupTimeout, before the Job ends", func(s *scenario) {
+		s.blockPodStartup().endCheck(networkcheck.Unknown, 0)
+		s.advanceClock(defaultStartupTimeout).reconcile().endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
+	}, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
 	check("killed", func(s *scenario) { s.endCheck(networkcheck.Unknown, 137) }, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
 	check("enforced, Pod deleted", func(s *scenario) {
 		s.endCheck(networkcheck.Enforced, 0).startRunner().decideAndRecord()

@@ -137,9 +137,13 @@ func containerStartProblem(pod *corev1.Pod) *decision.Problem {
 
 // podSandboxProblem returns a problem while the node prepares the Pod's Secrets, volumes and network. Every Pod is in
 // this state for a moment, so it is a failure only if it lasts. Images are pulled later. Only the kubelet's events name
-// the cause.
+// the cause. The condition of a Pod that ends becomes False, too: the node has prepared each Pod whose containers started.
 func podSandboxProblem(pod *corev1.Pod) *decision.Problem {
 	if findPodCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse) == nil {
+		return nil
+	}
+	hasStarted := func(c corev1.ContainerStatus) bool { return c.State.Running != nil || c.State.Terminated != nil }
+	if slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), hasStarted) {
 		return nil
 	}
 	return &decision.Problem{

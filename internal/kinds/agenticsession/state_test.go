@@ -95,6 +95,13 @@ func TestPhaseTransitions(t *testing.T) {
 		check("becomes Failed when "+waiting+" lasts longer than startupTimeout", func(s *scenario) { s.setWaitingReason(waiting) }, reason, reason)
 	}
 	check("becomes Failed when its node cannot prepare the Pod", func(s *scenario) { s.blockPodStartup() }, v1alpha1.ReasonCreating, v1alpha1.ReasonConfigError)
+	for title, state := range map[string]corev1.ContainerState{
+		"started": {Running: &corev1.ContainerStateRunning{}}, "ended": {Terminated: &corev1.ContainerStateTerminated{}},
+	} {
+		check("does not become Failed after a container of its Pod "+title, func(s *scenario) {
+			s.blockPodStartup().newestPod().Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: state}}
+		}, v1alpha1.ReasonCreating, "")
+	}
 	check("waits for the pull of a large image", func(s *scenario) {
 		s.blockPodStartup().newestPod().Status.Conditions[0].Status = corev1.ConditionTrue
 	}, v1alpha1.ReasonCreating, "")
