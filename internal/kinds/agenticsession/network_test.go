@@ -207,7 +207,7 @@ func TestAgentStartsOnlyAfterTheCheckOfItsNetwork(t *testing.T) {
 
 // A check that does not succeed fails the session, which is not retried, unless its SessionRunner accepts that.
 func TestTheResultOfTheNetworkCheckIsReported(t *testing.T) {
-	const failed, creating = v1alpha1.SessionFailed, v1alpha1.SessionCreating
+	const failed, creating, running = v1alpha1.SessionFailed, v1alpha1.SessionCreating, v1alpha1.SessionRunning
 	const isTrue, isFalse, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	check := func(title string, end func(*scenario), wantStatus metav1.ConditionStatus, wantReason string, wantPhase v1alpha1.SessionPhase) {
 		t.Run(title, func(t *testing.T) {
@@ -234,10 +234,23 @@ func TestTheResultOfTheNetworkCheckIsReported(t *testing.T) {
 		s.advanceClock(defaultStartupTimeout).reconcile().endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
 	}, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
 	check("killed", func(s *scenario) { s.endCheck(networkcheck.Unknown, 137) }, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
-	check("enforced, Pod deleted", func(s *scenario) {
-		s.endCheck(networkcheck.Enforced, 0).startRunner().decideAndRecord()
-		s.Pods = nil
-	}, isTrue, v1alpha1.ReasonNetworkPolicyEnforced, v1alpha1.SessionRunning)
+	checkDeleted := func(title string, change func(*scenario), wantStatus metav1.ConditionStatus, wantReason string, wantPhase v1alpha1.SessionPhase) {
+		check(title+", Pod deleted", func(s *scenario) {
+			change(s)
+			s.reconcile().Pods = nil
+		}, wantStatus, wantReason, wantPhase)
+	}
+	checkDeleted("the check has not ended", func(*scenario) {}, unknown, v1alpha1.ReasonNetworkCheckPending, creating)
+	checkDeleted("enforced", func(s *scenario) { s.endCheck(networkcheck.Enforced, 0).startRunner() }, isTrue, v1alpha1.ReasonNetworkPolicyEnforced, running)
+	checkDeleted("not enforced, accepted", func(s *scenario) {
+		s.endCheck(networkcheck.NotEnforced, 0).startRunner()
+	}, isFalse, v1alpha1.ReasonNetworkNotEnforced, running)
+	checkDeleted("unknown, accepted", func(s *scenario) {
+		s.endCheck(networkcheck.Unknown, 0).startRunner()
+	}, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, running)
+	checkDeleted("unknown", func(s *scenario) {
+		s.endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
+	}, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
 }
 
 // Unless its SessionRunner accepts a network that is not enforced.

@@ -131,6 +131,11 @@ func blocked(status *v1alpha1.AgenticSessionStatus, pod *corev1.Pod, o *obstacle
 	return decision.False(v1alpha1.ReasonNotBlocked, "")
 }
 
+// checkReasons are the reasons that the network check of a Pod causes.
+var checkReasons = []string{
+	v1alpha1.ReasonNetworkCheckPending, v1alpha1.ReasonNetworkPolicyEnforced, v1alpha1.ReasonNetworkNotEnforced, v1alpha1.ReasonNetworkEnforcementUnknown,
+}
+
 // networkRestricted reports whether the NetworkPolicies of the namespace allow the session's Pods no more than the
 // SessionRunner does, and whether the network enforces them, according to the check in the session's Pod. job is that of the open
 // attempt; nil without an open attempt. After the Pod was deleted, the session keeps the last result of the check.
@@ -156,8 +161,7 @@ func networkRestricted(o *Observation, job *batchv1.Job, pod *corev1.Pod, previo
 	}
 	check := findContainer(pod, checkContainer)
 	switch {
-	case pod == nil && previous != nil &&
-		(previous.Reason == v1alpha1.ReasonNetworkPolicyEnforced || previous.Reason == v1alpha1.ReasonNetworkNotEnforced):
+	case pod == nil && previous != nil && slices.Contains(checkReasons, previous.Reason):
 		return unchanged
 	case check == nil:
 		return decision.True(v1alpha1.ReasonNetworkPolicyApplied, "The session does not check whether NetworkPolicies are enforced")
