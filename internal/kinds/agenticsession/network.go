@@ -273,6 +273,8 @@ const (
 	addressInterval = 5 * time.Second
 	// unlimitedCheck is the timeout of the check in a session without startupTimeout.
 	unlimitedCheck = 7 * 24 * time.Hour
+	// maxReportOnlyCheck limits the timeout of a check whose result changes nothing, because the agent starts after it.
+	maxReportOnlyCheck = time.Minute
 )
 
 var operatorLabels = map[string]string{"app.kubernetes.io/name": "yardmaster", "app.kubernetes.io/component": "operator"}
@@ -322,12 +324,16 @@ func (b *objectBuilder) newCheckContainers() []corev1.Container {
 	if !b.check.appliesTo(runner) || len(b.check.Addresses) == 0 {
 		return nil
 	}
-	timeout := startupTimeoutOf(&b.session.Spec)
-	args := []string{"network-check", "--result-file=" + resultPath, "--timeout=" + cmp.Or(timeout, unlimitedCheck).String()}
+	timeout := cmp.Or(startupTimeoutOf(&b.session.Spec), unlimitedCheck)
+	reportOnly := runner.Spec.Network.Isolation == v1alpha1.NetworkIsolationPreferred
+	if reportOnly {
+		timeout = min(timeout, maxReportOnlyCheck)
+	}
+	args := []string{"network-check", "--result-file=" + resultPath, "--timeout=" + timeout.String()}
 	for _, address := range b.check.Addresses {
 		args = append(args, "--address="+address.String())
 	}
-	if runner.Spec.Network.Isolation == v1alpha1.NetworkIsolationPreferred {
+	if reportOnly {
 		args = append(args, "--report-only=true")
 	}
 	return []corev1.Container{{
@@ -344,8 +350,8 @@ func enforcementProblem(t *corev1.ContainerStateTerminated) decision.Problem {
 	case networkcheck.ParseResult(t.Message) == networkcheck.NotEnforced:
 		problem.Reason = v1alpha1.ReasonNetworkNotEnforced
 		problem.Message = "a connection that the session's NetworkPolicy does not allow succeeded: the cluster's network plugin does not enforce NetworkPolicies"
-	case t.ExitCode == networkcheck.ExitUnknown:
-		problem.Message = "the Pod could not connect to the operator, so it is not known whether NetworkPolicies are enforced"
+	case t.ExitCode == networkcheck.ExitUnknown, t.ExitCode == 0 && t.Message == networkcheck.Unknown.String():
+		problem.Message = fmt.Sprintf("the Pod could not reach port %d of the operator, so it is not known whether NetworkPolicies are enforced", networkcheck.ControlPort)
 	default:
 		problem.Message = fmt.Sprintf("the network check ended with exit code %d, so it is not known whether NetworkPolicies are enforced", t.ExitCode)
 	}

@@ -192,17 +192,22 @@ func (s *scenario) endCheck(result networkcheck.Result, exitCode int32) *scenari
 
 func TestAgentStartsOnlyAfterTheCheckOfItsNetwork(t *testing.T) {
 	addresses := []string{"--address=10.0.0.5", "--address=fd00::5"}
-	for timeout, argument := range map[*v1alpha1.Duration]string{
-		nil: "--timeout=10m0s", seconds(0): "--timeout=168h0m0s", seconds(90): "--timeout=1m30s",
-	} {
+	check := func(isolation v1alpha1.NetworkIsolation, timeout *v1alpha1.Duration, wantTimeout string, wantReportOnly ...string) {
 		s := newCheckedScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.StartupTimeout = timeout })
+		s.Runner.Spec.Network.Isolation = isolation
 		testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("proxy", "proxy:1")}
 		containers := s.startChecked().podSpec().InitContainers
 		require.True(t, len(containers) == 2 && containers[0].Name == checkContainer && containers[0].RestartPolicy == nil, "%+v", containers)
-		want := append([]string{"network-check", "--result-file=/dev/termination-log", argument}, addresses...)
+		want := slices.Concat([]string{"network-check", "--result-file=/dev/termination-log", "--timeout=" + wantTimeout}, addresses, wantReportOnly)
 		require.Equal(t, want, containers[0].Args)
 		require.True(t, containers[0].Image == "operator:1" && len(containers[0].VolumeMounts) == 0, "the check is %+v", containers[0])
 	}
+	check(v1alpha1.NetworkIsolationRequired, nil, "10m0s")
+	check(v1alpha1.NetworkIsolationRequired, seconds(0), "168h0m0s")
+	check(v1alpha1.NetworkIsolationRequired, seconds(90), "1m30s")
+	check(v1alpha1.NetworkIsolationPreferred, nil, "1m0s", "--report-only=true")
+	check(v1alpha1.NetworkIsolationPreferred, seconds(0), "1m0s", "--report-only=true")
+	check(v1alpha1.NetworkIsolationPreferred, seconds(30), "30s", "--report-only=true")
 }
 
 // A check that does not succeed fails the session, which is not retried, unless its SessionRunner accepts that.
@@ -218,6 +223,8 @@ func TestTheResultOfTheNetworkCheckIsReported(t *testing.T) {
 			require.True(t, status.Phase == wantPhase && (status.Phase != failed || status.Attempts[0].Reason == wantReason), "%+v", status)
 			message := s.findCondition(v1alpha1.ConditionNetworkRestricted).Message
 			require.True(t, message != "" && strings.Contains(message, "exit code 137") == (title == "killed"), "message %q", message)
+			isUnreachable := wantReason == v1alpha1.ReasonNetworkEnforcementUnknown && title != "killed"
+			require.True(t, strings.Contains(message, "could not reach port 9446 of the operator") == isUnreachable, "message %q", message)
 		})
 	}
 	check("the check has not ended", func(*scenario) {}, unknown, v1alpha1.ReasonNetworkCheckPending, creating)
@@ -233,6 +240,7 @@ func TestTheResultOfTheNetworkCheckIsReported(t *testing.T) {
 		s.blockPodStartup().endCheck(networkcheck.Unknown, 0)
 		s.advanceClock(defaultStartupTimeout).reconcile().endCheck(networkcheck.Unknown, networkcheck.ExitUnknown)
 	}, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
+	check("unknown, accepted", func(s *scenario) { s.endCheck(networkcheck.Unknown, 0) }, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, creating)
 	check("killed", func(s *scenario) { s.endCheck(networkcheck.Unknown, 137) }, unknown, v1alpha1.ReasonNetworkEnforcementUnknown, failed)
 	checkDeleted := func(title string, change func(*scenario), wantStatus metav1.ConditionStatus, wantReason string, wantPhase v1alpha1.SessionPhase) {
 		check(title+", Pod deleted", func(s *scenario) {
@@ -262,9 +270,6 @@ func TestSessionWaitsWhileTheAddressOfTheOperatorIsUnknown(t *testing.T) {
 	s.wantCondition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.ReasonNetworkEnforcementUnknown)
 	s.Runner.Spec.Network.Isolation = v1alpha1.NetworkIsolationPreferred
 	s.startAttempt()
-	s = newCheckedScenario(t)
-	s.Runner.Spec.Network.Isolation = v1alpha1.NetworkIsolationPreferred
-	require.Contains(t, strings.Join(s.startChecked().podSpec().InitContainers[0].Args, " "), "--report-only=true")
 }
 
 func TestNetworkIsCheckedUnlessTheSessionRunnerMayAllowWhatMustFail(t *testing.T) {
