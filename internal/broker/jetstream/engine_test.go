@@ -86,8 +86,8 @@ func deleteQueue(t *testing.T, e *Engine) {
 	answered(t, func(ctx context.Context) (any, error) { return nil, e.DeleteQueue(ctx, "orders", aliceOwner) })
 }
 
-// answered returns the answer to a request. A server that is no longer the leader of its cluster drops the requests that it has taken, so
-// that a request without an answer is repeated, as the operator does after actionTimeout.
+// answered returns the answer to a request. A cluster may drop a request without an answer, for example if its leader cannot propose the
+// change, so that a request without an answer is repeated, as the operator does after actionTimeout.
 func answered[T any](t *testing.T, request func(context.Context) (T, error)) (answer T) {
 	t.Helper()
 	poll.Until(t, "an answer of the servers", func() bool {
