@@ -49,7 +49,11 @@ func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 
 func hasRun(pod *corev1.Pod) bool {
 	c := runnerStatus(pod)
-	return c != nil && (c.State.Running != nil || c.State.Terminated != nil)
+	return c != nil && hasContainerStarted(*c)
+}
+
+func hasContainerStarted(c corev1.ContainerStatus) bool {
+	return c.State.Running != nil || c.State.Terminated != nil
 }
 
 func runnerTermination(pod *corev1.Pod) *corev1.ContainerStateTerminated {
@@ -142,8 +146,7 @@ func podSandboxProblem(pod *corev1.Pod) *decision.Problem {
 	if findPodCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionFalse) == nil {
 		return nil
 	}
-	hasStarted := func(c corev1.ContainerStatus) bool { return c.State.Running != nil || c.State.Terminated != nil }
-	if slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), hasStarted) {
+	if slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), hasContainerStarted) {
 		return nil
 	}
 	return &decision.Problem{
