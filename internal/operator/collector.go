@@ -44,10 +44,14 @@ func (s collectorState) next(now time.Time, allocated, live uint64, limit int64)
 	}
 	s.at, s.allocated = now, allocated
 	grown := float64(live) * (1 + targetUnderLoad/100.0)
-	if s.busy.IsZero() || now.Sub(s.busy) >= restAfter || grown > float64(limit)*3/4 {
+	if s.isAtRest(now) || grown > float64(limit)*3/4 {
 		return s, targetAtRest
 	}
 	return s, targetUnderLoad
+}
+
+func (s collectorState) isAtRest(now time.Time) bool {
+	return s.busy.IsZero() || now.Sub(s.busy) >= restAfter
 }
 
 // adaptCollector sets the target of the garbage collector until ctx ends.
@@ -68,8 +72,8 @@ func adaptCollector(ctx context.Context) {
 			if state, wanted = state.next(now, samples[0].Value.Uint64(), samples[1].Value.Uint64(), limit); wanted != target {
 				debug.SetGCPercent(wanted)
 				target = wanted
-				if target == targetAtRest {
-					debug.FreeOSMemory() // the memory that the load has needed
+				if state.isAtRest(now) { // and not only near the limit, under load, which needs the memory again at once
+					debug.FreeOSMemory()
 				}
 			}
 		}
