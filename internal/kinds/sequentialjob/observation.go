@@ -125,6 +125,8 @@ type Actions struct {
 	// NeedsFinalizer is true if the SequentialJob must have its finalizer. It is added before
 	// all other actions, and removed after them.
 	NeedsFinalizer bool
+	// ReleaseWithin is how long a finalizer that is not needed may be removed later; 0 if it must be removed now.
+	ReleaseWithin time.Duration
 	// DeleteJobs are Jobs to delete in the foreground, so that each exists until its Pods are
 	// deleted.
 	DeleteJobs []*batchv1.Job

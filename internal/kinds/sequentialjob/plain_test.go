@@ -61,6 +61,17 @@ func TestOnlyWhatTheJobsShowIsStoredLater(t *testing.T) {
 	}
 }
 
+func TestTheFinalizerOfAnEndedRunIsRemovedAsSoonAsItsStatusHadToBeStored(t *testing.T) {
+	s := newTestEnv(t, sequence("one").Obj())
+	s.reconcile()
+	testbuilder.Job(s.newestJob("one")).Complete(s.now)
+	s.reconcile()
+	for _, want := range []time.Duration{maxStatusLag, maxStatusLag / 2, 0, 0} {
+		require.Equal(t, want, s.decide(nil).ReleaseWithin)
+		s.now = s.now.Add(maxStatusLag / 2)
+	}
+}
+
 // Each run is that of a process which stores all at once, whatever is lost between two steps: the process, ended Jobs, their Pods, the
 // cache of the newest Job.
 func TestAnyProcessContinuesAfterTheNewestJob(t *testing.T) {

@@ -342,7 +342,7 @@ func (w *simulator) act(stored *v1alpha1.SequentialJob, d *Decision, read string
 			return refusal, err
 		}
 	}
-	if d.NeedsFinalizer {
+	if d.NeedsFinalizer || d.ReleaseWithin > 0 && !w.noDisturbances && w.happensWithChance(70) {
 		return nil, nil
 	}
 	return nil, w.setFinalizer(stored, false)

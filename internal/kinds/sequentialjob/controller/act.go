@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/decision"
@@ -59,7 +60,11 @@ func (r *Reconciler) Act(ctx context.Context, sj *v1alpha1.SequentialJob, observ
 			return false, fmt.Errorf("resuming Job %s: %w", job.Name, err)
 		}
 	}
-	if !d.NeedsFinalizer {
+	switch {
+	case d.NeedsFinalizer, !controllerutil.ContainsFinalizer(sj, v1alpha1.SequentialJobFinalizer):
+	case d.ReleaseWithin > 0 && !r.progressWrites.Allow(sj.Namespace):
+		d.RequeueAfter = decision.Earliest(d.RequeueAfter, d.ReleaseWithin)
+	default:
 		if err := r.writeCache.SetFinalizer(ctx, r.Client, sj, v1alpha1.SequentialJobFinalizer, false); err != nil {
 			return false, err
 		}

@@ -33,12 +33,15 @@ import (
 	"github.com/yardmaster/yardmaster/test/testbuilder"
 )
 
-func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
+func TestProgressThatTheJobsShowIsStoredAndFinalizersAreRemovedLaterWhileThereIsMuch(t *testing.T) {
 	writes := 0
+	write := func() error { writes++; return nil }
 	api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
-			writes++
-			return nil
+			return write()
+		},
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return write()
 		},
 	}).Build()
 	r := &Reconciler{
@@ -46,23 +49,35 @@ func TestProgressThatTheJobsShowIsStoredLaterWhileThereIsMuch(t *testing.T) {
 		progressWrites: kube.NewNamespaceLimiter(0, 1),
 		writeCache:     kube.NewWriteCache[*v1alpha1.SequentialJob](),
 		createdJobs:    newCreatedJobs(),
+		stepEnds:       kube.NewStore[time.Time](),
 		stored:         kube.NewStore[string](),
 	}
 	for i, row := range []struct {
+		isEnded              bool // the finalizer is what remains
 		within, requeueAfter time.Duration
 		wantWrites           int
 		wantRequeueAfter     time.Duration
 	}{
-		{time.Minute, time.Hour, 1, time.Hour},
-		{time.Minute, time.Hour, 1, 10 * time.Second},
-		{time.Second, 0, 1, time.Second},
-		{time.Minute, 5 * time.Second, 1, 5 * time.Second},
-		{0, time.Hour, 2, time.Hour}, // an outcome or a problem
+		{false, time.Minute, time.Hour, 1, time.Hour},
+		{false, time.Minute, time.Hour, 1, 10 * time.Second},
+		{false, time.Second, 0, 1, time.Second},
+		{false, time.Minute, 5 * time.Second, 1, 5 * time.Second},
+		{true, time.Minute, time.Hour, 1, time.Minute},
+		{true, time.Minute, time.Second, 1, time.Second},
+		{false, 0, time.Hour, 2, time.Hour}, // an outcome or a problem
+		{true, 0, 0, 3, 0},
 	} {
 		sj := &v1alpha1.SequentialJob{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}
-		d := &sequentialjob.Decision{StatusChanged: true, RecordWithin: row.within, RequeueAfter: row.requeueAfter}
-		d.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepRunning}}
+		d := &sequentialjob.Decision{RequeueAfter: row.requeueAfter}
+		if row.isEnded {
+			sj.Finalizers, d.ReleaseWithin = []string{v1alpha1.SequentialJobFinalizer}, row.within
+		} else {
+			d.StatusChanged, d.RecordWithin = true, row.within
+			d.Status.Steps = []v1alpha1.StepStatus{{Name: "build", Phase: v1alpha1.StepRunning}}
+		}
 		_, err := r.Record(t.Context(), sj, &sequentialjob.Observation{SequentialJob: sj}, d)
+		require.NoError(t, err)
+		_, err = r.Act(t.Context(), sj, &sequentialjob.Observation{SequentialJob: sj}, d)
 		require.NoError(t, err)
 		require.True(t, writes == row.wantWrites && d.RequeueAfter == row.wantRequeueAfter, "row %d: %d writes, %+v", i, writes, d)
 	}

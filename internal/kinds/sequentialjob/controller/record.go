@@ -20,23 +20,20 @@ const postponedFor = 10 * time.Second
 // Record implements kube.Kind. When many steps of a namespace start and succeed, their progress is stored later, or not before the outcome of
 // the run.
 func (r *Reconciler) Record(
-	ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, decision *sequentialjob.Decision,
+	ctx context.Context, sj *v1alpha1.SequentialJob, observation *sequentialjob.Observation, d *sequentialjob.Decision,
 ) (*v1alpha1.SequentialJob, error) {
-	if decision.RecordWithin > 0 && !r.progressWrites.Allow(sj.Namespace) {
-		within := min(decision.RecordWithin, postponedFor)
-		if decision.RequeueAfter == 0 || decision.RequeueAfter > within {
-			decision.RequeueAfter = within
-		}
+	if d.RecordWithin > 0 && !r.progressWrites.Allow(sj.Namespace) {
+		d.RequeueAfter = decision.Earliest(d.RequeueAfter, d.RecordWithin, postponedFor)
 		return sj, nil
 	}
-	if decision.StatusChanged {
-		stored, err := r.store(ctx, sj, &decision.Status, observation.KnowsJobs())
+	if d.StatusChanged {
+		stored, err := r.store(ctx, sj, &d.Status, observation.KnowsJobs())
 		if err != nil {
 			return sj, err
 		}
 		sj = stored
 	}
-	for _, event := range decision.Events {
+	for _, event := range d.Events {
 		r.emit(sj, event)
 	}
 	return sj, nil
