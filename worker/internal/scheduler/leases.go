@@ -68,10 +68,10 @@ const (
 	maxIdlePrefetch = 2 * time.Second
 )
 
-// UpdatePrefetch sets the prefetch limit and gives back messages that have waited for too long. Call it every UpdateInterval.
+// UpdatePrefetch begins an update interval and gives back messages that have waited for too long. Call it every UpdateInterval.
 func (s *Scheduler) UpdatePrefetch() {
 	s.mu.Lock()
-	s.prefetchLimit, s.startedSinceUpdate = min(s.startedSinceUpdate, s.limits.MaxInFlight-s.limits.Concurrency), 0
+	s.endedBefore, s.endedSinceUpdate = s.endedSinceUpdate, 0
 	s.releaseAndUnlock(s.unusedMessages())
 }
 

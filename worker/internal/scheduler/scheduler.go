@@ -10,8 +10,8 @@
 //	                               ├─ leases.go:  leases to extend, messages to give back
 //	                               └─ alone.go:   messages that may end the process run alone
 //
-// Besides the running jobs, a worker prefetches as many messages as it started within the last update interval. With short jobs the next
-// message is always at hand; with long jobs no message waits here while another worker could run it.
+// Besides the running jobs, a worker prefetches as many messages as jobs ended within the last update interval, or within this one if
+// these are more. With short jobs the next message is always at hand; with long jobs no message waits here while another worker could run it.
 package scheduler
 
 import (
@@ -60,8 +60,8 @@ type Scheduler struct {
 	// of messages that current requests may still return.
 	running, overdue, prefetched, requested, releasing int
 	activeRequests                                     int
-	// startedSinceUpdate becomes prefetchLimit at the next update.
-	startedSinceUpdate, prefetchLimit int
+	// endedSinceUpdate and endedBefore are the numbers of jobs that ended in this update interval and in the last one.
+	endedSinceUpdate, endedBefore int
 
 	now func() time.Time
 	// release gives a message back to the broker. It is called without the lock.
@@ -161,7 +161,6 @@ func (s *Scheduler) startNextMessage(now time.Time) *LeasedMessage {
 		m.kind.lastStart = now
 	}
 	s.running++
-	s.startedSinceUpdate++
 	if b.queue.openSlots > 0 {
 		b.queue.openSlots--
 	}
@@ -206,6 +205,7 @@ func (s *Scheduler) removePrefetched(m *LeasedMessage) {
 // fetchers only once a request is worth its round trip.
 func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time.Time) {
 	s.running--
+	s.endedSinceUpdate++
 	if m.isOverdue {
 		s.overdue--
 	}
@@ -232,7 +232,9 @@ func (s *Scheduler) finishMessage(m *LeasedMessage, outcome JobOutcome, now time
 }
 
 // targetInFlight is the number of running and prefetched messages that keeps all executors busy.
-func (s *Scheduler) targetInFlight() int { return s.limits.Concurrency + s.prefetchLimit }
+func (s *Scheduler) targetInFlight() int {
+	return min(s.limits.Concurrency+max(s.endedSinceUpdate, s.endedBefore), s.limits.MaxInFlight)
+}
 
 // IsDraining reports whether the worker takes no messages.
 func (s *Scheduler) IsDraining() bool { return s.draining.Load() }

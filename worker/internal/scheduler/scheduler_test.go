@@ -76,15 +76,17 @@ func TestPrioritiesShareTheWorkerByWeight(t *testing.T) {
 }
 
 func TestOnlyShortJobsArePrefetchedAndWithinMaxInFlight(t *testing.T) {
-	for started, want := range map[int]int{0: 1, 2: 3, 1000: 4} { // since the last update
+	for ended, want := range map[int]int{0: 1, 2: 3, 1000: 4} { // in an update interval
 		s := New(time.Now, discardRelease)
 		q := NewScheduledQueue(queueConfig("orders"), nil)
 		s.SetQueues([]*ScheduledQueue{q}, MessageLimits{Concurrency: 2, MaxInFlight: 5})
-		s.startedSinceUpdate = started
-		s.UpdatePrefetch()
+		s.endedSinceUpdate = ended
 		s.AddMessage(q.Buffers[0], pollRequest, fakeDelivery{backlog: 1000})
 		require.True(t, s.startNextMessage(s.now()) != nil, "no message started")
-		require.Equal(t, want, s.allowedRequest(q.Buffers[0]).Messages)
+		for interval, want := range []int{want, want, 1} {
+			require.True(t, s.allowedRequest(q.Buffers[0]).Messages == want, "%d ended, interval %d", ended, interval)
+			s.UpdatePrefetch()
+		}
 	}
 }
 
@@ -134,7 +136,7 @@ func TestAJobOfAnotherKindOvertakesThoseThatWaitForTheirKind(t *testing.T) {
 	require.Equal(t, 3, len(started))
 	s.finishMessage(started[1], OutcomeSucceeded, now)
 	require.True(t, s.startNextMessage(now) == nil, "started a second job of a kind")
-	require.Equal(t, 1, s.allowedRequest(q.Buffers[0]).Messages) // those that wait for their kind do not use the capacity
+	require.Equal(t, 2, s.allowedRequest(q.Buffers[0]).Messages) // to run and to prefetch: those that wait for their kind do not use the capacity
 	s.finishMessage(started[0], OutcomeSucceeded, now)
 	m := s.startNextMessage(now)
 	require.True(t, m != nil && kindOf(m) == "slow", "the next job of the kind did not start when the first one ended")
