@@ -352,6 +352,11 @@ func (n *next) fail(f *facts, problem decision.Problem) {
 func (n *next) hasWorkspace(f *facts) bool {
 	w := resolveWorkspace(f, &n.Status)
 	n.Status.Workspace, n.Status.Result, n.ShareClaim = w.status, cmp.Or(w.result, n.Status.Result), cmp.Or(w.share, n.ShareClaim)
+	for _, job := range f.Jobs {
+		if w.isKeptByPods && decision.FindEndCondition(job) != nil {
+			n.deleteJob(job)
+		}
+	}
 	return n.passes(f, func(*facts, *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) { return w.obstacle, w.question })
 }
 

@@ -47,6 +47,9 @@ type workspace struct {
 	result *v1alpha1.SessionResult
 	// share is the claim of the parent, of which the session is not an owner yet; nil if it is.
 	share *metav1.PartialObjectMetadata
+	// isKeptByPods means that the claim is being deleted, and the session may start without it. It exists as long as a Pod that uses it,
+	// even if the Pod has ended, so the Jobs of earlier attempts are deleted.
+	isKeptByPods bool
 	// obstacle to the use of the workspace, or a question to answer first; nil for neither.
 	obstacle *obstacle
 	question *Question
@@ -105,8 +108,11 @@ func (w workspace) ofOwnClaim(f *facts, status *v1alpha1.AgenticSessionStatus, n
 	switch {
 	case claim == nil && !wasUsed:
 	case claim == nil, !claim.DeletionTimestamp.IsZero() && (isOurs || claim.UID == recorded), recorded != "" && claim.UID != recorded:
-		if w.obstacle = lostWorkspace(f, recorded, name, claim); w.obstacle == nil {
+		w.obstacle = lostWorkspace(f, recorded, name, claim)
+		if w.obstacle == nil {
 			w.status.UID = ""
+		} else {
+			w.isKeptByPods = !w.obstacle.isFatal
 		}
 	case isOurs:
 		w.status.UID = claim.UID
@@ -158,6 +164,7 @@ func lostWorkspace(f *facts, recorded types.UID, name string, claim *metav1.Part
 	case !startsEmpty:
 		lost.isFatal = true
 	case claim != nil && !claim.DeletionTimestamp.IsZero():
+		lost.Message += ", and exists as long as a Pod that uses it; delete these Pods, including finished ones"
 		lost.retry = f.retryInterval()
 	default:
 		return nil

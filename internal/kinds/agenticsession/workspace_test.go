@@ -134,13 +134,14 @@ func TestLostWorkspaceFailsTheRun(t *testing.T) {
 func TestSessionThatAcceptsAnEmptyWorkspaceStartsWithOne(t *testing.T) {
 	for title, loss := range losses {
 		t.Run(title, func(t *testing.T) {
-			s := newStoppedScenario(t, setRecreate)
+			s := newScenario(t, setRecreate).startAttempt().admitPod().startRunner().exitRunner(0, "").endJob("Complete", "").reconcile()
+			s.updateSpec(requestNextRun)
 			old := s.Session.Status.Workspace.UID
 			loss.lose(s)
 			if claim := s.claims["fix-workspace"]; claim != nil && !claim.DeletionTimestamp.IsZero() {
 				decision := s.wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
-				require.True(t, decision.RequeueAfter != 0, "the session does not look for the end of the old claim")
-				s.advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
+				require.True(t, decision.RequeueAfter != 0 && len(decision.DeleteJobs) == 1, "the Job keeps the claim, or the session does not look for its end")
+				s.removeJobAndPod().advanceClock(24*time.Hour).wantPhase(v1alpha1.SessionPending, v1alpha1.ReasonWorkspaceLost)
 				delete(s.claims, "fix-workspace")
 			}
 			s.startAttempt()

@@ -134,7 +134,7 @@ func TestEachRuleAppliesOnlyToItsJobs(t *testing.T) {
 			"some Pods succeeded, the rest waits": {jobWith(startedJob, podCounts(1, 0), finishedPods(3, 0), statusAt(time.Hour)), 25 * time.Hour, "Zombie NoReadyPods"},
 			"a Pod was evicted just now":          {jobWith(startedJob, podCounts(1, 0), finishedPods(0, 1), statusAt(oneDay)), oneDay + time.Minute, "Suspicious RunningTooLong"},
 			"a container restarts just now":       {jobWith(startedJob, activeDeadline(1e9), podCounts(1, 0), statusAt(30*oneDay)), 30*oneDay + time.Minute, "Healthy"},
-			"an init container may work":          {jobWith(startedJob, podCounts(1, 0), initContainer(nil)), 30 * oneDay, "Suspicious NoReadyPods"},
+			"an init container may work":          {jobWith(startedJob, podCounts(1, 0), initContainer(new(corev1.ContainerRestartPolicyNever))), 30 * oneDay, "Suspicious NoReadyPods"},
 			"a native sidecar does not work":      {jobWith(startedJob, podCounts(1, 0), initContainer(new(corev1.ContainerRestartPolicyAlways))), oneDay, "Zombie NoReadyPods"},
 			"one of two may have ended":           {jobWith(startedJob, podCounts(1, 0), containers(2)), 30 * oneDay, "Suspicious NoReadyPods"},
 			"the last change is unknown":          {jobWith(startedAt(0), activeDeadline(1e9), podCounts(1, 0)), 30 * oneDay, "Healthy"},

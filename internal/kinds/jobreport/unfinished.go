@@ -148,7 +148,9 @@ func checkNoReadyPods(f *jobFacts) *Finding {
 		return nil
 	}
 	template := &f.Spec.Template.Spec
-	isInit := func(c corev1.Container) bool { return c.RestartPolicy == nil }
+	isInit := func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	}
 	remark := ""
 	if slices.ContainsFunc(template.InitContainers, isInit) {
 		remark = "; an init container may work"
