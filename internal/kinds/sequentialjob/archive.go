@@ -277,7 +277,7 @@ func archivedJobs(f *facts, status *v1alpha1.SequentialJobStatus, run int32) []s
 // newArchiveJob returns the Job that archives the logs of a run. It has the permissions of a user's ServiceAccount,
 // because the operator can read neither logs nor the credentials of the store.
 func newArchiveJob(sj *v1alpha1.SequentialJob, run int32, image string, jobs []string) *batchv1.Job {
-	labels := childLabels(sj, archivePart)
+	labels := childLabels(sj)
 	labels[v1alpha1.LabelArchive] = "true"
 	decision.SetScheduleLabel(labels, sj)
 	return &batchv1.Job{

@@ -1,7 +1,6 @@
 package sequentialjob
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,10 +20,9 @@ const workspaceVolume = "workspace"
 
 // Labels that Kubernetes recommends. Users may set them.
 const (
-	labelAppName      = "app.kubernetes.io/name"
-	labelAppInstance  = "app.kubernetes.io/instance"
-	labelAppComponent = "app.kubernetes.io/component"
-	labelAppPartOf    = "app.kubernetes.io/part-of"
+	labelAppName     = "app.kubernetes.io/name"
+	labelAppInstance = "app.kubernetes.io/instance"
+	labelAppPartOf   = "app.kubernetes.io/part-of"
 )
 
 func stepJob(sj *v1alpha1.SequentialJob, step *v1alpha1.Step, run, attempt int32) *batchv1.Job {
@@ -137,7 +135,7 @@ func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step st
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	for key, value := range childLabels(sj, step) {
+	for key, value := range childLabels(sj) {
 		if _, isSet := labels[key]; !isSet || strings.HasPrefix(key, v1alpha1.Prefix) {
 			labels[key] = value
 		}
@@ -146,23 +144,25 @@ func addStepLabels(labels map[string]string, sj *v1alpha1.SequentialJob, step st
 	return labels
 }
 
-// childLabels returns the labels that identify the SequentialJob of an object, and those that Kubernetes recommends, with values from
-// the labels of the SequentialJob.
-func childLabels(sj *v1alpha1.SequentialJob, component string) map[string]string {
+// childLabels returns the labels that identify the SequentialJob of an object, and those of the SequentialJob that Kubernetes recommends.
+// The objects have no others, because each label weighs on all requests about a Job and its Pods (docs/decisions/0103-what-a-step-costs.md).
+func childLabels(sj *v1alpha1.SequentialJob) map[string]string {
 	const maxLabelValue = 63
 	name := sj.Name
 	if len(name) > maxLabelValue {
 		name = strings.TrimRight(name[:maxLabelValue], "-.")
 	}
-	return map[string]string{
+	labels := map[string]string{
 		v1alpha1.LabelManagedBy:        v1alpha1.ManagedByValue,
-		labelAppName:                   cmp.Or(sj.Labels[labelAppName], "sequentialjob"),
-		labelAppInstance:               cmp.Or(sj.Labels[labelAppInstance], name),
-		labelAppPartOf:                 cmp.Or(sj.Labels[labelAppPartOf], name),
-		labelAppComponent:              component,
 		v1alpha1.LabelSequentialJob:    name,
 		v1alpha1.LabelSequentialJobUID: string(sj.UID),
 	}
+	for _, key := range []string{labelAppName, labelAppInstance, labelAppPartOf} {
+		if value := sj.Labels[key]; value != "" {
+			labels[key] = value
+		}
+	}
+	return labels
 }
 
 // The environment variables of all steps that name the attempt, for keys of requests that must have one effect.
@@ -428,14 +428,7 @@ func FingerprintOf(job *batchv1.Job) Fingerprint {
 	metadata := []any{job.Spec.Template.Finalizers}
 	for _, object := range []*metav1.ObjectMeta{&job.ObjectMeta, &job.Spec.Template.ObjectMeta} {
 		labels, annotations := maps.Clone(object.Labels), maps.Clone(object.Annotations)
-		// The operator derives labels from the names of the SequentialJob, its Schedule and the step.
-		for key, derivedFrom := range map[string]string{
-			labelAppInstance: v1alpha1.LabelSequentialJob, labelAppPartOf: v1alpha1.LabelSequentialJob, labelAppComponent: v1alpha1.LabelStep,
-		} {
-			if labels[key] == labels[derivedFrom] {
-				delete(labels, key)
-			}
-		}
+		// The operator derives these labels from the names of the SequentialJob, its Schedule and the step.
 		for _, key := range []string{v1alpha1.LabelSequentialJob, v1alpha1.LabelSequentialJobUID, v1alpha1.LabelSchedule, v1alpha1.LabelStep} {
 			delete(labels, key)
 		}

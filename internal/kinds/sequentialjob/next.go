@@ -417,7 +417,7 @@ func workspaceClaim(sj *v1alpha1.SequentialJob) *corev1.PersistentVolumeClaim {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      WorkspaceName(sj),
 			Namespace: sj.Namespace,
-			Labels:    childLabels(sj, "workspace"),
+			Labels:    childLabels(sj),
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{workspace.AccessMode},

@@ -180,7 +180,7 @@ func outputsConfigMap(sj *v1alpha1.SequentialJob, status *v1alpha1.SequentialJob
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            OutputsName(sj),
 			Namespace:       sj.Namespace,
-			Labels:          childLabels(sj, "outputs"),
+			Labels:          childLabels(sj),
 			OwnerReferences: decision.ControllerReferences("SequentialJob", sj),
 		},
 		Data: data,

@@ -127,8 +127,7 @@ func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 	for where, labels := range map[string]map[string]string{"Job": job.Labels, "Pod template": job.Spec.Template.Labels} {
 		want := map[string]string{
 			v1alpha1.LabelSequentialJobUID: string(sj.UID), v1alpha1.LabelSequentialJob: "a", v1alpha1.LabelStep: "build",
-			v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue, labelAppName: "sequentialjob",
-			labelAppInstance: "a", labelAppPartOf: "a", labelAppComponent: "build",
+			v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue,
 		}
 		assert.Equal(t, "labels of the "+where, want, labels)
 	}
@@ -136,7 +135,7 @@ func TestTemplateLabelsDoNotOverrideReservedLabels(t *testing.T) {
 
 func TestRecommendedLabelsOfUsersAreKept(t *testing.T) {
 	users := map[string]string{
-		labelAppName: "shop", labelAppInstance: "shop-1", labelAppComponent: "etl", labelAppPartOf: "store",
+		labelAppName: "shop", labelAppInstance: "shop-1", "app.kubernetes.io/component": "etl", labelAppPartOf: "store",
 		v1alpha1.LabelManagedBy: "Helm", "app.kubernetes.io/version": "7",
 	}
 	sj := sequence("build").Workspace(v1alpha1.WorkspaceDelete).
@@ -287,7 +286,7 @@ func TestLongNamesAreTruncatedToValidNamesAndLabels(t *testing.T) {
 		for _, step := range []string{"a", strings.Repeat("s", 30), "a-b"} {
 			names[step] = jobName(sj, 1, step, 1)
 		}
-		errs := validation.IsValidLabelValue(childLabels(sj, "outputs")[v1alpha1.LabelSequentialJob])
+		errs := validation.IsValidLabelValue(childLabels(sj)[v1alpha1.LabelSequentialJob])
 		for part, name := range names {
 			errs = append(errs, validation.IsDNS1123Label(name+"-99999")...) // of an Indexed Job's Pod
 			require.True(t, len(errs) == 0 && strings.Contains(name, "-"+part+"-"), "%s: %q is no host name, or does not name %q: %v", title, name, part, errs)
