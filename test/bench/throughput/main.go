@@ -1,13 +1,12 @@
 // Command throughput measures how many jobs without work a worker completes per second, compared with a bare consumer of the same queue that
 // acknowledges each message and does nothing else.
 //
-//	go run ./test/bench/throughput                          10 rounds of 400,000 jobs
+//	go run ./test/bench/throughput                          10 rounds of 100,000 jobs
 //	go run ./test/bench/throughput -rounds 3 -jobs 20000    a short run
 //
 // The NATS server runs in one process during the whole benchmark. Each subject is a process that consumes a backlog. Both subjects run once
 // in each round, in alternating order, so that other load on the machine and work that the server has left affect both. The target applies to
-// the median of the ratios of all rounds. A backlog is so large because a worker takes about 70 ms to reach its rate: with 100,000 jobs, half
-// a second of work, the ratio would mostly show the start.
+// the median of the ratios of all rounds.
 package main
 
 import (
@@ -33,7 +32,7 @@ func main() {
 }
 
 func runBenchmark(ctx context.Context) error {
-	rounds, jobs := 10, 400_000
+	rounds, jobs := 10, 100_000
 	harness.PositiveFlag(&rounds, "rounds", "number of measurements of each subject")
 	harness.PositiveFlag(&jobs, "jobs", "number of jobs of a backlog")
 	flag.Parse()
