@@ -9,9 +9,12 @@ import (
 
 // The targets of the garbage collector: how much the heap may grow beyond the live data, in percent. At rest, the operator mostly
 // consists of caches, and memory is scarcer than CPU. Under load a low target costs a third of the CPU time.
+// A heap that has grown by much stays fragmented at rest, so beyond maxGrowth it grows by less than targetUnderLoad.
 const (
-	targetAtRest    = 25
-	targetUnderLoad = 100
+	targetAtRest     = 25
+	targetUnderLoad  = 100
+	targetLargeHeaps = 50
+	maxGrowth        = 32 << 20 // bytes
 )
 
 const (
@@ -43,11 +46,12 @@ func (s collectorState) next(now time.Time, allocated, live uint64, limit int64)
 		}
 	}
 	s.at, s.allocated = now, allocated
-	grown := float64(live) * (1 + targetUnderLoad/100.0)
+	target := min(max(maxGrowth*100/max(live, 1), targetLargeHeaps), targetUnderLoad)
+	grown := float64(live) * (1 + float64(target)/100)
 	if s.isAtRest(now) || grown > float64(limit)*3/4 {
 		return s, targetAtRest
 	}
-	return s, targetUnderLoad
+	return s, int(target)
 }
 
 func (s collectorState) isAtRest(now time.Time) bool {
