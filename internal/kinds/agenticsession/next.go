@@ -352,9 +352,12 @@ func (n *next) fail(f *facts, problem decision.Problem) {
 func (n *next) hasWorkspace(f *facts) bool {
 	w := resolveWorkspace(f, &n.Status)
 	n.Status.Workspace, n.Status.Result, n.ShareClaim = w.status, cmp.Or(w.result, n.Status.Result), cmp.Or(w.share, n.ShareClaim)
-	for _, job := range f.Jobs {
-		if w.isKeptByPods && decision.FindEndCondition(job) != nil {
-			n.deleteJob(job)
+	if waits := w.obstacle; waits != nil && waits.Reason == v1alpha1.ReasonWorkspaceLost && !waits.isFatal {
+		// The deleted claim exists as long as a Pod that uses it, even if the Pod has ended.
+		for _, job := range f.Jobs {
+			if decision.FindEndCondition(job) != nil {
+				n.deleteJob(job)
+			}
 		}
 	}
 	return n.passes(f, func(*facts, *v1alpha1.AgenticSessionStatus) (*obstacle, *Question) { return w.obstacle, w.question })

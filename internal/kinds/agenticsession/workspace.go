@@ -47,9 +47,6 @@ type workspace struct {
 	result *v1alpha1.SessionResult
 	// share is the claim of the parent, of which the session is not an owner yet; nil if it is.
 	share *metav1.PartialObjectMetadata
-	// isKeptByPods means that the claim is being deleted, and the session may start without it. It exists as long as a Pod that uses it,
-	// even if the Pod has ended, so the Jobs of earlier attempts are deleted.
-	isKeptByPods bool
 	// obstacle to the use of the workspace, or a question to answer first; nil for neither.
 	obstacle *obstacle
 	question *Question
@@ -108,11 +105,8 @@ func (w workspace) ofOwnClaim(f *facts, status *v1alpha1.AgenticSessionStatus, n
 	switch {
 	case claim == nil && !wasUsed:
 	case claim == nil, !claim.DeletionTimestamp.IsZero() && (isOurs || claim.UID == recorded), recorded != "" && claim.UID != recorded:
-		w.obstacle = lostWorkspace(f, recorded, name, claim)
-		if w.obstacle == nil {
+		if w.obstacle = lostWorkspace(f, recorded, name, claim); w.obstacle == nil {
 			w.status.UID = ""
-		} else {
-			w.isKeptByPods = !w.obstacle.isFatal
 		}
 	case isOurs:
 		w.status.UID = claim.UID

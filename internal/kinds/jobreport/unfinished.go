@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 )
@@ -149,7 +150,7 @@ func checkNoReadyPods(f *jobFacts) *Finding {
 	}
 	template := &f.Spec.Template.Spec
 	isInit := func(c corev1.Container) bool {
-		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+		return ptr.Deref(c.RestartPolicy, "") != corev1.ContainerRestartPolicyAlways
 	}
 	remark := ""
 	if slices.ContainsFunc(template.InitContainers, isInit) {

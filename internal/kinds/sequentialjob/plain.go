@@ -128,7 +128,12 @@ func recordWithin(f *facts, d *Decision) time.Duration {
 	if !equality.Semantic.DeepEqual(stored, reverted) {
 		return 0
 	}
-	return max(0, min(maxStatusLag, oldest.Add(maxStatusLag).Sub(f.Now)))
+	return f.lagLeft(oldest)
+}
+
+// lagLeft returns how long a write may wait that became due then. After a clock that jumped back, it waits no longer than usual.
+func (f *facts) lagLeft(since *metav1.Time) time.Duration {
+	return max(0, min(maxStatusLag, since.Add(maxStatusLag).Sub(f.Now)))
 }
 
 // isPlain reports whether the change of a step is plain progress. Without HasStored, another process may have decided since.

@@ -43,7 +43,7 @@ func report(f *facts, p *progress, a *archive) Decision {
 	// Pods of the step may be running, and deleting the SequentialJob has to stop them first.
 	d.NeedsFinalizer = active != nil && !isSuspendedBySpec(active)
 	if IsFinished(status) && !d.DeleteExpired { // a deletion meanwhile removes the finalizer at once, because no Job is running
-		d.ReleaseWithin = max(0, status.CompletionTime.Add(maxStatusLag).Sub(f.Now))
+		d.ReleaseWithin = f.lagLeft(status.CompletionTime)
 	}
 
 	status.State, status.Progress = summarizeSteps(f.with(status))
