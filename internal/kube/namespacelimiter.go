@@ -29,7 +29,12 @@ func NewNamespaceLimiter(perSecond rate.Limit, burst int) *NamespaceLimiter {
 }
 
 // Allow reports whether the activity is allowed now in a namespace, and counts it.
-func (l *NamespaceLimiter) Allow(namespace string) bool {
+func (l *NamespaceLimiter) Allow(namespace string) bool { return l.of(namespace).Allow() }
+
+// HasRoom reports whether the activity would be allowed now in a namespace.
+func (l *NamespaceLimiter) HasRoom(namespace string) bool { return l.of(namespace).Tokens() >= 1 }
+
+func (l *NamespaceLimiter) of(namespace string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, found := l.namespaces.Get(namespace)
@@ -38,5 +43,5 @@ func (l *NamespaceLimiter) Allow(namespace string) bool {
 		limiter = rate.NewLimiter(l.rate, l.burst)
 		l.namespaces.Add(namespace, limiter, limiterMaxAge)
 	}
-	return limiter.Allow()
+	return limiter
 }

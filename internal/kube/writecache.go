@@ -73,6 +73,9 @@ func (c *WriteCache[T]) UpdateStatus(ctx context.Context, writer client.Client, 
 
 // SetFinalizer adds a finalizer to an object or removes it, if that is a change.
 func (c *WriteCache[T]) SetFinalizer(ctx context.Context, writer client.Client, object T, finalizer string, present bool) error {
+	if controllerutil.ContainsFinalizer(object, finalizer) == present {
+		return nil
+	}
 	change := controllerutil.RemoveFinalizer
 	if present {
 		change = controllerutil.AddFinalizer

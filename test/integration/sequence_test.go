@@ -567,3 +567,20 @@ func (s *sequenceTest) waitUntilDeleted(object client.Object) {
 		return apierrors.IsNotFound(cluster.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
 	})
 }
+
+// A client of the API that names no propagation policy leaves the Pods of a Job behind.
+func TestNoStepStartsBesideAPodThatADeletedJobLeft(t *testing.T) {
+	t.Parallel()
+	s := createSequence(t, testbuilder.SequentialJob("left", "").Step("a").Finally("b").Obj())
+	job, pods := s.waitForJob("a"), &corev1.PodList{}
+	poll.Until(t, "a Pod", func() bool {
+		return cluster.List(t.Context(), pods, client.InNamespace(job.Namespace)) == nil && len(pods.Items) == 1
+	})
+	mustDelete(t, job, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	poll.Until(t, "the Job to be gone", func() bool { return len(s.listJobs()) == 0 })
+	createSequence(t, testbuilder.SequentialJob("other", "").Step("a").Obj()).waitForJob("a") // decided later
+	require.Equal(t, 0, len(s.listJobs()))
+	mustDelete(t, &pods.Items[0])
+	s.endStep("b", 0, "")
+	s.waitForPhase(v1alpha1.PhaseFailed)
+}

@@ -102,8 +102,12 @@ func TestFailureMessageComesFromTheStepsPod(t *testing.T) {
 
 func TestALostJobFailsItsStepUnlessTheSpecSaysOtherwise(t *testing.T) {
 	runScenarios(t, map[string]scenario{
-		"it fails": {sequence("build", "test").Finally("cleanup"), story{
-			wait(time.Minute), lose("build"), steps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Starting"),
+		"it fails when its Pods have ended": {sequence("build", "test").Finally("cleanup"), story{
+			wait(time.Minute), func(s *testEnv) {
+				s.pods[s.newestJob("build").UID], s.leavesPods = []corev1.Pod{testbuilder.Pod("build").Obj()}, true
+			},
+			lose("build"), wait(time.Hour), created("build"), func(s *testEnv) { s.leavesPods = false }, wait(replacementDelay),
+			steps("build: Failed, JobLost", "test: Skipped, PreviousStepFailed", "cleanup: Starting"),
 		}},
 		"another attempt follows": {sequence("build", "test").RerunLostJobs(), story{
 			wait(time.Minute), lose("build"), created("build", "build"), succeed("build", "test"), steps("build: Succeeded", "test: Succeeded"),

@@ -108,6 +108,10 @@ func TestAChangeAppliesOnlyToStepsThatHaveNotStarted(t *testing.T) {
 			forgetEvents, image(1), continues, events(v1alpha1.EventSpecChanged, v1alpha1.EventSpecRejected), isReported, endsOnce,
 		),
 		"also if only its Job shows that it has started": {sequence("build", "test"), story{storeLater(true), succeed("build"), image(1), isReported}},
+		"it is not why a run fails that exceeds its deadline": {sequence("build", "test").ActiveDeadline(600), story{
+			func(s *testEnv) { s.startPod("build") }, wait(time.Minute), image(0), isReported, func(s *testEnv) { testbuilder.Job(s.newestJob("build")).Complete(s.now) }, wait(time.Hour),
+			steps("build: Succeeded", "test: Skipped, DeadlineExceeded"), phase(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded),
+		}},
 		"a later step has its new image": secondStep(image(2), continues, succeed("test"), wait(time.Minute), func(s *testEnv) {
 			generation := func(step string) string { return s.newestJob(step).Annotations[v1alpha1.AnnotationGeneration] }
 			got := []string{s.newestJob("ship").Spec.Template.Spec.Containers[0].Image, generation("build"), generation("ship")}

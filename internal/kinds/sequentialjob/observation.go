@@ -61,7 +61,7 @@ func (o *Observation) AnswerAllJobs(live []*batchv1.Job) {
 type Question struct {
 	// JobNamed requests a live read of the Job with this name.
 	JobNamed string
-	// PodsOf requests the Job's Pods.
+	// PodsOf requests the Pods of a Job, or of a deleted Job, which has no version.
 	PodsOf *batchv1.Job
 	// WarningsOf requests the newest event of type Warning for the Job or Pod with this UID.
 	WarningsOf types.UID

@@ -88,6 +88,7 @@ func newOutcome(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.S
 	switch {
 	case !isKnown:
 		o.question = &Question{JobNamed: step.JobName}
+	case job == nil && o.awaitsPods(f):
 	case step.Reason == v1alpha1.ReasonContainerEnded && (job == nil || IsTerminal(job)):
 		o.verdict = verdict{phase: v1alpha1.StepSucceeded, output: step.Output}
 	case job != nil && IsTerminal(job):
@@ -112,6 +113,26 @@ func newOutcome(f *facts, status *v1alpha1.SequentialJobStatus, step *v1alpha1.S
 			fmt.Sprintf("Job %s was deleted before its outcome was recorded, by a client, or by a ttlSecondsAfterFinished that a policy of the cluster set", step.JobName))
 	}
 	return o
+}
+
+// awaitsPods reports whether the attempt has no outcome yet because Pods of its Job, which was deleted, may still run: no other step runs
+// beside them. Clients delete Jobs before their Pods, and some leave the Pods behind.
+func (o *outcome) awaitsPods(f *facts) bool {
+	job := &batchv1.Job{}
+	job.Namespace, job.Name, job.UID = f.SequentialJob.Namespace, o.step.JobName, cmp.Or(o.step.JobUID, f.CreatedJobs[o.step.JobName])
+	pods, listed := f.Answers.PodsByJob[job.UID]
+	switch {
+	case job.UID == "":
+		return false
+	case !listed:
+		o.question = &Question{PodsOf: job}
+		return true
+	}
+	mayRun := slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return !decision.HasPodEnded(&pod) })
+	if mayRun {
+		o.timer.RequeueWithin(replacementDelay)
+	}
+	return mayRun
 }
 
 // lost returns the verdict on an attempt whose outcome nobody knows.

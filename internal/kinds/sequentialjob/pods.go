@@ -191,9 +191,9 @@ func podsOf(f *facts, job *batchv1.Job) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(f.Pods), func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, job) })
 }
 
-// IsRelevantPodUpdate reports whether a change of a Pod can affect the phase or the message of its step. before is nil
-// for a new Pod.
-func IsRelevantPodUpdate(before, after *corev1.Pod) bool {
+// NewsOf reports whether a change of a Pod can affect the phase or the message of its step, and how much later if it is only
+// that the Pod starts. before is nil for a new Pod.
+func NewsOf(before, after *corev1.Pod) (isRelevant bool, delay time.Duration) {
 	summarize := func(pod *corev1.Pod) [4]string {
 		if pod == nil {
 			return [4]string{}
@@ -211,7 +211,12 @@ func IsRelevantPodUpdate(before, after *corev1.Pod) bool {
 		summary[3] = leftoverContainers(pod)
 		return summary
 	}
-	return summarize(before) != summarize(after)
+	was, is := summarize(before), summarize(after)
+	starts := is[1]+is[2] != "" && is[0] == was[0] && is[3] == was[3]
+	if starts {
+		delay = startReportDelay
+	}
+	return was != is, delay
 }
 
 // leftoverDelay is how long after the end of the step's container other containers run before they are reported or ended. Most

@@ -196,7 +196,7 @@ func runFailure(sj *v1alpha1.SequentialJob) (reason, message string) {
 	status := &sj.Status
 	failed := failedStep(status.Steps)
 	if failed == nil {
-		if isSpecRejected(status) {
+		if isSpecRejected(status) && status.DeadlineExceededTime == nil {
 			rejection := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSpecAccepted)
 			return rejection.Reason, rejection.Message
 		}

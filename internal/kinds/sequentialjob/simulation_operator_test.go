@@ -161,6 +161,10 @@ func (w *simulator) answer(in *Observation, question *Question) {
 		if remembered := w.rememberedJobs[job.Name]; remembered == nil || remembered.UID != job.UID {
 			w.rememberedJobs[job.Name] = job
 		}
+	case question.PodsOf != nil && question.PodsOf.CreationTimestamp.IsZero(): // the Job was deleted
+		if in.Answers.PodsByJob[question.PodsOf.UID] = nil; w.podEnds[question.PodsOf.UID].After(w.now) {
+			in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{{}}
+		}
 	case question.PodsOf != nil && w.stuckJobs[question.PodsOf.UID]:
 		pod := stuckPod(question.PodsOf)
 		in.Answers.PodsByJob[question.PodsOf.UID] = []corev1.Pod{*pod}
@@ -573,6 +577,11 @@ func (w *simulator) checkLag(storedStatus, status *v1alpha1.SequentialJobStatus)
 // onLostJob: Rerun, or interrupted by a suspension or a disruption. One case cannot be distinguished: the operator
 // crashed before it recorded the Job, and another client deleted that Job before the restart.
 func (w *simulator) checkSingleExecution(job *batchv1.Job) {
+	for uid, end := range w.podEnds {
+		if end.After(w.now) && !w.unrecordedJobs[uid] && !w.strayJobs[uid] {
+			w.reportViolation("%s is created while a Pod of the deleted Job %s runs", job.Name, uid)
+		}
+	}
 	for _, earlier := range w.jobHistory[stepKey(job)] {
 		outcome := decision.FindEndCondition(earlier)
 		switch {

@@ -109,6 +109,7 @@ type simulator struct {
 	stuckJobs       jobSet                    // of which no container has run, because its image cannot be pulled
 	leftoverJobs    jobSet                    // whose step has exited with 0 while another container still runs
 	retryTimes      map[types.UID]time.Time   // failed and stored as Retrying, until when
+	podEnds         map[types.UID]time.Time   // of Jobs that another client deleted, until when their Pods run
 	log, violations []string
 	counts
 }
@@ -134,7 +135,7 @@ func newOperator() operator {
 func newSimulator(seed uint64) *simulator {
 	w := &simulator{
 		rng: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), calm: 1, operator: newOperator(),
-		jobs: map[string]*batchv1.Job{}, jobHistory: map[string][]*batchv1.Job{}, retryTimes: map[types.UID]time.Time{},
+		jobs: map[string]*batchv1.Job{}, jobHistory: map[string][]*batchv1.Job{}, retryTimes: map[types.UID]time.Time{}, podEnds: map[types.UID]time.Time{},
 		claimOfJob: map[types.UID]types.UID{}, approved: map[string]bool{}, parameterOfRun: map[string]string{},
 	}
 	for _, jobs := range []*jobSet{
@@ -521,7 +522,11 @@ func (w *simulator) deleteRandomJob() {
 	}
 	name := names[w.rng.IntN(len(names))]
 	w.logEvent("another client deletes %s", name)
-	w.endStuckPod(w.jobs[name])
+	job := w.jobs[name]
+	w.endStuckPod(job)
+	if !w.stuckJobs[job.UID] && !isArchiveJob(w.sj, job) && !IsTerminal(job) && job.DeletionTimestamp.IsZero() {
+		w.podEnds[job.UID] = w.now.Add(time.Duration(w.rng.IntN(60)) * time.Second)
+	}
 	delete(w.jobs, name)
 	w.storeJobs()
 }

@@ -100,8 +100,8 @@ func TestReasonWhyAPodDoesNotRunIsInTheMessageOfItsStep(t *testing.T) {
 				job.Spec.Suspend = new(false)
 			}
 			s.startPod("build")
-			require.True(t, IsRelevantPodUpdate(nil, s.unfinishedPods[0]), "the operator does not notice the Pod")
-			s.pass(wait(time.Second), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
+			_, delay := NewsOf(nil, s.unfinishedPods[0]) // without a pass over the Pod before
+			s.pass(wait(delay), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 			step = s.stepStatus("build")
 			require.True(t, step.Message == "" && s.sj.Status.Reason == "", "message %q and reason %q of a running step", step.Message, s.sj.Status.Reason)
 		})
@@ -142,7 +142,8 @@ func TestReportedCauseIsKept(t *testing.T) {
 				"check the image's name, the pull Secret and the registry"),
 			func(s *testEnv) {
 				pod := s.unfinishedPods[0]
-				require.True(s.t, !IsRelevantPodUpdate(pod, pod), "an update without a change is relevant")
+				isRelevant, _ := NewsOf(pod, pod) // an update without a change
+				require.Equal(s.t, false, isRelevant)
 			},
 		}},
 		"without the event that named it, which expires after an hour": {sequence("build"), story{
@@ -304,6 +305,7 @@ func TestAnotherPodClearsTheReportOfAContainerThatStillRuns(t *testing.T) {
 	s.unfinishedPods = []*corev1.Pod{&pod}
 	s.pass(wait(leftoverDelay), steps("build: Running, ContainerStillRuns"))
 	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}}
-	require.True(t, IsRelevantPodUpdate(&before, &pod), "the operator does not notice that the container runs")
+	isRelevant, delay := NewsOf(&before, &pod)
+	require.True(t, isRelevant && delay == 0, "the operator does not notice at once that the container runs")
 	s.pass(wait(startReportDelay), steps("build: Running"), hasCondition(v1alpha1.ConditionBlocked, "False NotBlocked: "))
 }

@@ -56,8 +56,8 @@ type testEnv struct {
 	archiveImage    string
 	createdArchives []*batchv1.Job
 	archiveRefusal  *decision.Refusal
-	// hasStored is true if the process has stored the status, and storesLater if it stores late what it may.
-	hasStored, storesLater bool
+	// hasStored is true if the process has stored the status, storesLater if it stores late what it may, leavesPods if a deleted Job leaves its Pods.
+	hasStored, storesLater, leavesPods bool
 }
 
 type evidenceByJob map[types.UID]Evidence
@@ -174,6 +174,8 @@ func (s *testEnv) answer(in *Observation, question *Question) {
 		if in.Answers.JobsByName[question.JobNamed] = job; job != nil {
 			s.createdUIDs[job.Name] = job.UID
 		}
+	case question.PodsOf != nil && question.PodsOf.CreationTimestamp.IsZero() && !s.leavesPods: // the Job was deleted
+		in.Answers.PodsByJob[question.PodsOf.UID] = nil
 	case question.PodsOf != nil:
 		pods, changed := s.pods[question.PodsOf.UID]
 		if condition := decision.FindEndCondition(question.PodsOf); !changed && condition != nil && condition.Type == batchv1.JobComplete {

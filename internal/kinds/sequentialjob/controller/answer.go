@@ -82,7 +82,10 @@ func (r *Reconciler) listPods(ctx context.Context, observation *sequentialjob.Ob
 	if err := r.Live.List(ctx, &pods, client.InNamespace(job.Namespace), selector); err != nil {
 		return fmt.Errorf("listing Pods of Job %s: %w", job.Name, err)
 	}
-	observed := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) })
+	observed := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		isOrphan := job.ResourceVersion == "" && metav1.GetControllerOf(&pod) == nil
+		return !isOrphan && !metav1.IsControlledBy(&pod, job)
+	})
 	r.evidence.observeUnended(observed)
 	observation.Answers.PodsByJob[job.UID] = observed
 	return nil

@@ -189,13 +189,23 @@ func (s *evidenceStore) of(job types.UID) sequentialjob.Evidence {
 func (r *Reconciler) podHandler() handler.EventHandler {
 	enqueue := func(ctx context.Context, before, after *corev1.Pod, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		owner := metav1.GetControllerOf(after)
-		if owner == nil || decision.HasPodEnded(after) || !sequentialjob.IsRelevantPodUpdate(before, after) { // the end of the Job follows
+		if owner == nil || decision.HasPodEnded(after) { // the end of the Job follows
+			return
+		}
+		isRelevant, delay := sequentialjob.NewsOf(before, after)
+		if !isRelevant {
 			return
 		}
 		job := &batchv1.Job{}
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: owner.Name}, job); err == nil && job.UID == owner.UID {
-			enqueueOwner(job, queue)
-		} // otherwise the next reconciliation observes the Pod
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: owner.Name}, job); err != nil || job.UID != owner.UID {
+			return // the next reconciliation observes the Pod
+		}
+		if delay > 0 && !r.progressWrites.HasRoom(after.Namespace) {
+			delay = postponedFor
+		}
+		if sj := ownerOf(job); sj != nil {
+			queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sj)}, delay)
+		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
