@@ -33,7 +33,8 @@ func ContentHash(value any, length int) string {
 }
 
 // ControllerReferences makes an object of this API the controller of a child. The reference does not block the owner's
-// deletion, which requires a permission on finalizers: kinds that need an order of deletion have their own finalizers.
+// deletion in the foreground, which requires a permission on finalizers. Only the Jobs of sessions do: other kinds that need an order of
+// deletion have their own finalizers.
 func ControllerReferences(kind string, owner metav1.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true),

@@ -377,6 +377,19 @@ func TestObjectsOfARunningSessionAreRestored(t *testing.T) {
 	}
 }
 
+// A Schedule deletes the run that it replaces like this, and waits until it is gone.
+func TestASessionThatIsDeletedInTheForegroundRemainsUntilItsPodIsGone(t *testing.T) {
+	t.Parallel()
+	s := createSession(t)
+	pod := s.waitForPod()
+	mustPatch(t, pod, client.RawPatch(mergePatch, []byte(`{"metadata": {"finalizers": ["test.yardmaster.dev/slow"]}}`)))
+	mustDelete(t, s.getSession(), client.PropagationPolicy(metav1.DeletePropagationForeground))
+	poll.Until(t, "the Pod to be stopped", func() bool { return !mustGet(t, client.ObjectKeyFromObject(pod), pod).DeletionTimestamp.IsZero() })
+	require.True(t, !s.getSession().DeletionTimestamp.IsZero(), "the session is not being deleted")
+	mustPatch(t, pod, client.RawPatch(mergePatch, []byte(`{"metadata": {"finalizers": null}}`)))
+	poll.Until(t, "the session to be gone", func() bool { return apierrors.IsNotFound(cluster.Get(t.Context(), s.key, &v1alpha1.AgenticSession{})) })
+}
+
 func TestSessionDoesNotStartWhileAnotherNetworkPolicyAllowsMore(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, nil)

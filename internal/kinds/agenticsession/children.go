@@ -127,6 +127,7 @@ func (b *objectBuilder) newJob(template *corev1.PodTemplateSpec) *batchv1.Job {
 	annotations[AnnotationRun] = strconv.Itoa(int(b.status.Run))
 	annotations[AnnotationAttempt] = strconv.Itoa(int(b.status.Attempt.Attempt))
 	metadata.Labels, metadata.Annotations = labels, annotations
+	metadata.OwnerReferences[0].BlockOwnerDeletion = new(true) // a Schedule that replaces a run waits until its Pods are gone
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: metadata,

@@ -62,6 +62,9 @@ func TestChildObjectsAreCreatedInOrderBeforeTheJobAndOwnedBySession(t *testing.T
 	require.True(t, d.DryRunPod != nil, "the decision has no dry-run Pod")
 	owners := []metav1.OwnerReference{{APIVersion: "yardmaster.dev/v1alpha1", Kind: "AgenticSession", Name: "fix", UID: "session", Controller: new(true)}}
 	for _, object := range append(d.ApplyObjects[1:], decision.Object(d.CreateJob)) {
+		if owners[0].BlockOwnerDeletion = nil; object.GetObjectKind().GroupVersionKind().Kind == "Job" {
+			owners[0].BlockOwnerDeletion = new(true)
+		}
 		assert.Equal(t, "owners of "+object.GetObjectKind().GroupVersionKind().Kind, owners, object.GetOwnerReferences())
 		require.True(t, len(object.GetFinalizers()) == 0 && object.GetLabels()[LabelSessionUID] == "session" && object.GetNamespace() == "ns", "%+v", object)
 	}

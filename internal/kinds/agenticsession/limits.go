@@ -108,7 +108,7 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 	}
 	lower(o.Session.Spec.Limits.MaxCostUSD, "the session")
 	most := status.Attempt.Limits.MaxCostUSD
-	if most == nil && o.Runner != nil {
+	if most == nil && o.Runner != nil && status.Attempt.JobName == "" {
 		most = o.Runner.Spec.Limits.MaxCostUSD
 	}
 	lower(most, "SessionRunner "+RunnerOf(o.Session))
@@ -322,7 +322,7 @@ type JobDeadline struct {
 func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
 	allowed := int64(TimeoutOf(&o.Session.Spec).Seconds())
 	limit := status.Attempt.Limits.Timeout
-	if limit == nil && o.Runner != nil {
+	if limit == nil && o.Runner != nil && status.Attempt.JobName == "" {
 		limit = o.Runner.Spec.Limits.Timeout
 	}
 	if limit != nil && limit.Duration.Duration > 0 && (allowed == 0 || int64(limit.Seconds()) < allowed) {

@@ -54,6 +54,8 @@ func TestTimeoutOfARunningSessionCanBeChanged(t *testing.T) {
 		s.wantDeadline(want)
 		require.True(t, s.decideAndRecord().SetDeadline == nil, "the deadline is set again")
 	}
+	s.Runner.Spec.Limits.Timeout = seconds(1) // for its next attempt
+	s.updateSpec(withTimeout(100)).reconcile().wantDeadline(110)
 }
 
 func TestChangedSessionRunnerDoesNotChangeTheLimitsOfARunningAttempt(t *testing.T) {

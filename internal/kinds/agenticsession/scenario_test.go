@@ -321,8 +321,7 @@ func (s *scenario) updateSpec(change func(spec *v1alpha1.AgenticSessionSpec)) *s
 }
 
 func suspend(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = true }
-
-func resume(spec *v1alpha1.AgenticSessionSpec) { spec.Suspend = false }
+func resume(spec *v1alpha1.AgenticSessionSpec)  { spec.Suspend = false }
 
 func requestNextRun(spec *v1alpha1.AgenticSessionSpec) {
 	spec.Rerun = &v1alpha1.Rerun{ID: ptr.Deref(spec.Rerun, v1alpha1.Rerun{}).ID + "+"}

@@ -84,6 +84,7 @@ func New(mgr ctrl.Manager, o Options) *Reconciler {
 //
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions/status,verbs=update
+// +kubebuilder:rbac:groups=yardmaster.dev,resources=agenticsessions/finalizers,verbs=update
 // +kubebuilder:rbac:groups=yardmaster.dev,resources=sessionrunners;policies,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;create;patch;delete
