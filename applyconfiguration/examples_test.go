@@ -18,6 +18,7 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/applyconfiguration"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // A generator can get the inlined containers and Pod templates wrong, and types with an encoding of their own.
@@ -26,46 +27,27 @@ func TestExamplesPassThroughApplyConfigurationsUnchanged(t *testing.T) {
 	for file, documents := range examples(t) {
 		for _, document := range documents {
 			var kind metav1.TypeMeta
-			if err := json.Unmarshal(document, &kind); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
+			require.NoError(t, json.Unmarshal(document, &kind))
 			if kind.GroupVersionKind().GroupVersion() != v1alpha1.GroupVersion || filepath.Base(file) == "invalid-typo.yaml" {
 				continue
 			}
 			tried++
 			configuration := applyconfiguration.ForKind(kind.GroupVersionKind())
-			if err := yaml.UnmarshalStrict(document, configuration); err != nil {
-				t.Errorf("%s: %v", file, err)
-				continue
-			}
-			encoded, err := json.Marshal(configuration)
-			if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			if diff := cmp.Diff(decode(t, document), decode(t, encoded), sameDurations); diff != "" {
-				t.Errorf("%s: the %s changed:\n%s", file, kind.Kind, diff)
-			}
+			require.NoError(t, yaml.UnmarshalStrict(document, configuration))
+			encoded := require.Call(json.Marshal(configuration)).Succeeds(t)
+			diff := cmp.Diff(decode(t, document), decode(t, encoded), sameDurations)
+			require.True(t, diff == "", "%s: the %s changed:\n%s", file, kind.Kind, diff)
 		}
 	}
-	if tried < 30 {
-		t.Errorf("only %d examples were found", tried)
-	}
+	require.True(t, tried >= 30, "only %d examples were found", tried)
 }
 
 func TestEveryKindHasAnApplyConfiguration(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	for kind := range scheme.KnownTypes(v1alpha1.GroupVersion) {
-		known, err := scheme.New(v1alpha1.GroupVersion.WithKind(kind))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, isObject := known.(metav1.Object)
-		if isObject && applyconfiguration.ForKind(v1alpha1.GroupVersion.WithKind(kind)) == nil {
-			t.Errorf("%s has none: mark its type with +genclient", kind)
-		}
+		_, isObject := require.Call(scheme.New(v1alpha1.GroupVersion.WithKind(kind))).Succeeds(t).(metav1.Object)
+		require.True(t, !isObject || applyconfiguration.ForKind(v1alpha1.GroupVersion.WithKind(kind)) != nil, "%s has none: mark its type with +genclient", kind)
 	}
 }
 
@@ -99,17 +81,13 @@ func examples(t *testing.T) map[string][]json.RawMessage {
 			all[path] = append(all[path], document)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return all
 }
 
 func decode(t *testing.T, document []byte) any {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal(document, &value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(document, &value))
 	return value
 }

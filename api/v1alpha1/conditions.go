@@ -2,14 +2,13 @@ package v1alpha1
 
 // The types of conditions. Every kind has Ready, Reconciling and Stalled. The comments are the table of docs/reference/conditions.md.
 const (
-	// ConditionReady is True when the object does what its spec says; for work that ends, when it ended in success. Every kind has it, and
-	// kstatus reads it.
+	// ConditionReady is True when the object does what its spec says; for work that ends, when it ended in success. Every kind has it.
 	ConditionReady = "Ready"
 	// ConditionReconciling is True while the operator works on the object, or waits for something that can happen by itself. Every kind has
-	// it, and kstatus reads it.
+	// it.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True when the operator cannot make progress until someone changes the object or something it depends on. Every
-	// kind has it, and kstatus reads it.
+	// kind has it.
 	ConditionStalled = "Stalled"
 
 	// ConditionAvailable is True when the run of a SequentialJob completed, or when minReplicas workers of a WorkerPool are ready, or as
@@ -28,8 +27,8 @@ const (
 	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next Job of a SequentialJob, its workspace or its
 	// outputs. The SequentialJob waits.
 	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession or the deletion of a Queue from continuing. Its
-	// message says what blocks it.
+	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession that is not queued, or the deletion of a Queue from
+	// continuing.
 	ConditionBlocked = "Blocked"
 
 	// ConditionLastRunSucceeded is True if the newest finished run of a Schedule succeeded. It is absent until a run has finished.
@@ -44,7 +43,7 @@ const (
 	// answer, refuses the login or a permission, or cannot be used: it is too old, has no JetStream, or its URL has a denied address.
 	ConditionBrokerReachable = "BrokerReachable"
 	// ConditionConfigSynced is False when the queue on the broker does not match the spec of a Queue, nothing enforces a field of the spec, or
-	// another Queue owns the queue. It is Unknown until the broker confirms that this Queue owns the queue.
+	// another Queue or program owns the queue. It is Unknown until the broker confirms that this Queue owns the queue.
 	ConditionConfigSynced = "ConfigSynced"
 	// ConditionReplicated is True when as many servers as the storage of a Queue requires, and at least two, have all messages.
 	ConditionReplicated = "Replicated"
@@ -60,8 +59,8 @@ const (
 	// have not drained within drain.timeout.
 	ConditionDegraded = "Degraded"
 
-	// ConditionNetworkRestricted is True if the NetworkPolicy of an AgenticSession matches its SessionRunner and is enforced, and no other
-	// NetworkPolicy allows more.
+	// ConditionNetworkRestricted is True if the NetworkPolicy of an AgenticSession matches its SessionRunner, is enforced if its Pod checks
+	// that, and no other NetworkPolicy allows more.
 	ConditionNetworkRestricted = "NetworkRestricted"
 	// ConditionRunnerStarted is True if the runner of an AgenticSession has started. Its reason says how far the start is: the Job, the Pod, the
 	// container.
@@ -70,7 +69,7 @@ const (
 	// inactivityTimeout, a cost with maxCostUSD. It is False if a report is malformed, and absent if the session asks for none and has no result.
 	ConditionRunnerReporting = "RunnerReporting"
 	// ConditionPushed is True if all work of the last attempt of an AgenticSession in repos with autoPush is on their servers, False if some is
-	// not, with the place where it is instead, and Unknown before the end of the attempt and if its runner reported nothing.
+	// not, with the place where it is instead, and Unknown before the end of the attempt and if its runner did not report all repos.
 	ConditionPushed = "Pushed"
 	// ConditionServing is True while the runner of an interactive AgenticSession accepts connections.
 	ConditionServing = "Serving"

@@ -18,6 +18,12 @@ type QueueStatus struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 
+	// priorities that the queue has on the broker: those of the spec, and removed priorities that are not empty yet.
+	// Workers take messages of the first 8.
+	// +optional
+	// +listType=set
+	Priorities []string `json:"priorities,omitempty"`
+
 	MessageCounts `json:",inline"`
 
 	// delayed is the number of messages that are not due yet.

@@ -1519,6 +1519,11 @@ func (in *QueueSpec) DeepCopy() *QueueSpec {
 func (in *QueueStatus) DeepCopyInto(out *QueueStatus) {
 	*out = *in
 	in.ObservedStatus.DeepCopyInto(&out.ObservedStatus)
+	if in.Priorities != nil {
+		in, out := &in.Priorities, &out.Priorities
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.MessageCounts.DeepCopyInto(&out.MessageCounts)
 	if in.Delayed != nil {
 		in, out := &in.Delayed, &out.Delayed

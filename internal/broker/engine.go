@@ -172,10 +172,19 @@ type DeadLetterQueue interface {
 type RequeueOptions struct {
 	// Number bounds the call to the oldest dead letters. 0: no bound.
 	Number int
+	// After excludes the dead letters up to this ID.
+	After uint64
+	// Until is the time from which the call processes no further dead letter. Zero: no bound.
+	Until time.Time
 	// Selects selects among them. Nil: all.
 	Selects func(*DeadLetter) bool
 	// Payload replaces their payload. Nil: the payload does not change.
 	Payload *[]byte
+}
+
+// Continues reports whether the options allow another dead letter after a number of them.
+func (o *RequeueOptions) Continues(number int) bool {
+	return (o.Number == 0 || number < o.Number) && (o.Until.IsZero() || time.Now().Before(o.Until))
 }
 
 // DeadLetter is a message that is not retried.

@@ -19,7 +19,10 @@ type QueueStatusApplyConfiguration struct {
 	// engine of the broker that holds the queue.
 	Engine *apiv1alpha1.Engine `json:"engine,omitempty"`
 	// name of the queue on the broker.
-	Name                            *string `json:"name,omitempty"`
+	Name *string `json:"name,omitempty"`
+	// priorities that the queue has on the broker: those of the spec, and removed priorities that are not empty yet.
+	// Workers take messages of the first 8.
+	Priorities                      []string `json:"priorities,omitempty"`
 	MessageCountsApplyConfiguration `json:""`
 	// delayed is the number of messages that are not due yet.
 	Delayed *int64 `json:"delayed,omitempty"`
@@ -80,6 +83,16 @@ func (b *QueueStatusApplyConfiguration) WithEngine(value apiv1alpha1.Engine) *Qu
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *QueueStatusApplyConfiguration) WithName(value string) *QueueStatusApplyConfiguration {
 	b.Name = &value
+	return b
+}
+
+// WithPriorities adds the given value to the Priorities field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Priorities field.
+func (b *QueueStatusApplyConfiguration) WithPriorities(values ...string) *QueueStatusApplyConfiguration {
+	for i := range values {
+		b.Priorities = append(b.Priorities, values[i])
+	}
 	return b
 }
 

@@ -116,11 +116,8 @@ func TestStatsMatchAsynqAndRedis(t *testing.T) {
 	}{
 		"ready":     {f.Ready - 1, int64(info.Pending), b.server.RunCLIForNumber("LLEN", "asynq:{orders}:pending"), 3},
 		"in flight": {f.InFlight, int64(info.Active), b.server.RunCLIForNumber("LLEN", "asynq:{orders}:active"), 1},
-		"delayed": {
-			f.Delayed + 1, int64(info.Scheduled + info.Retry),
-			b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:scheduled") + b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:retry"), 3,
-		},
-		"dead": {f.DeadLetters, int64(info.Archived), b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:archived"), 1},
+		"delayed":   {f.Delayed + 1, int64(info.Scheduled + info.Retry), b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:scheduled") + b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:retry"), 3},
+		"dead":      {f.DeadLetters, int64(info.Archived), b.server.RunCLIForNumber("ZCARD", "asynq:{orders}:archived"), 1},
 	} {
 		require.True(t, row.got == row.want && row.asynq == row.want && row.redis == row.want, "%s: %+v", title, row)
 	}
@@ -199,9 +196,7 @@ func TestEnsureQueue(t *testing.T) {
 		"a queue is paused":                                            {func(b *testEnv) { b.ensureQueue() }, paused, broker.EnsureResult{Updated: true}, true},
 		"a pause by another client is ended":                           {pausedByOther(same), same, broker.EnsureResult{Drift: drift, Corrected: true}, false},
 		"a pause by another client is reported with drift policy Warn": {pausedByOther(warn), warn, broker.EnsureResult{Drift: drift}, true},
-		"a deleted queue is created again": {
-			func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, same, broker.EnsureResult{Created: true}, false,
-		},
+		"a deleted queue is created again":                             {func(b *testEnv) { b.ensureQueue(); b.requireSuccess(b.inspector.DeleteQueue("orders", true)) }, same, broker.EnsureResult{Created: true}, false},
 		"a queue that rejects messages accepts them again": {
 			func(b *testEnv) {
 				b.ensureQueue()
@@ -313,7 +308,9 @@ func TestListRequeueMoveAndPurgeDeadLetters(t *testing.T) {
 	slices.Sort(sent)
 	require.Equal(t, sent, got)
 
-	n := require.Call(deadLetters.Requeue(t.Context(), broker.RequeueOptions{Number: 2})).Succeeds(b.t)
+	n := require.Call(deadLetters.Requeue(t.Context(), broker.RequeueOptions{Until: time.Now()})).Succeeds(b.t)
+	n += require.Call(deadLetters.Requeue(t.Context(), broker.RequeueOptions{After: rest[0].ID})).Succeeds(b.t)
+	n += require.Call(deadLetters.Requeue(t.Context(), broker.RequeueOptions{Number: 1})).Succeeds(b.t)
 	f := b.readStats()
 	require.True(t, n == 2 && f.Ready == 2 && f.DeadLetters == 3, "%d requeued: %+v", n, f)
 	again := b.fetchTasks(1)[0]
@@ -348,7 +345,7 @@ func TestInterruptedRequeueDoesNotDuplicateTask(t *testing.T) {
 	b.requireSuccess(b.inspector.ArchiveTask("orders", id))
 	a := b.DeadLetters("orders").(*archivedTasks)
 	// An earlier attempt enqueued the copy and was interrupted.
-	b.requireSuccess(a.forEachDeadLetter(t.Context(), 0, 0, func(archived *archivedTask, letter *asynq.TaskInfo) error {
+	b.requireSuccess(a.forEachDeadLetter(t.Context(), &broker.RequeueOptions{}, func(archived *archivedTask, letter *asynq.TaskInfo) error {
 		return a.enqueueCopy(t.Context(), asynq.NewTask("bill", []byte("x")), "orders", copyTaskID(archived), letter)
 	}))
 	n := require.Call(a.Requeue(t.Context(), broker.RequeueOptions{})).Succeeds(b.t)

@@ -39,15 +39,15 @@ type archivedTask struct {
 // List implements broker.DeadLetterQueue.
 func (a *archivedTasks) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
 	var letters []broker.DeadLetter
-	err := a.forEachDeadLetter(ctx, after, limit, func(g *archivedTask, task *asynq.TaskInfo) error {
+	err := a.forEachDeadLetter(ctx, &broker.RequeueOptions{After: after, Number: limit}, func(g *archivedTask, task *asynq.TaskInfo) error {
 		letters = append(letters, deadLetterFromTask(g, task))
 		return nil
 	})
 	return letters, queueError("listing the dead letters of", a.queue, err)
 }
 
-// forEachDeadLetter calls show for the existing dead letters, oldest first.
-func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*archivedTask, *asynq.TaskInfo) error) error {
+// forEachDeadLetter calls show for the existing dead letters, oldest first, within the bounds of the options.
+func (a *archivedTasks) forEachDeadLetter(ctx context.Context, o *broker.RequeueOptions, show func(*archivedTask, *asynq.TaskInfo) error) error {
 	if err := a.checkQueueExists(ctx, a.queue); err != nil {
 		return err
 	}
@@ -64,10 +64,10 @@ func (a *archivedTasks) forEachDeadLetter(ctx context.Context, after uint64, lim
 	slices.SortFunc(graves, func(a, b archivedTask) int { return cmp.Compare(a.id, b.id) })
 	shown := 0
 	for i := range graves {
-		if graves[i].id <= after {
+		if graves[i].id <= o.After {
 			continue
 		}
-		if limit > 0 && shown == limit {
+		if !o.Continues(shown) {
 			break
 		}
 		if ctx.Err() != nil { // calls of the Inspector have no context
@@ -153,7 +153,7 @@ func jobID(headers map[string]string, taskID string) string {
 
 // Requeue implements broker.DeadLetterQueue. It enqueues new tasks, because asynq's own requeue keeps the attempts.
 func (a *archivedTasks) Requeue(ctx context.Context, o broker.RequeueOptions) (int, error) {
-	n, err := a.deleteDeadLetters(ctx, o.Number, o.Selects, func(g *archivedTask, letter *asynq.TaskInfo) error {
+	n, err := a.deleteDeadLetters(ctx, o, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		content := letter.Payload
 		if o.Payload != nil {
 			content = *o.Payload
@@ -173,7 +173,7 @@ func (a *archivedTasks) Move(ctx context.Context, to string, number int) (int, e
 	if err := a.checkQueueExists(ctx, to); err != nil {
 		return 0, redisclient.ClassifyError(doing, err)
 	}
-	n, err := a.deleteDeadLetters(ctx, number, nil, func(g *archivedTask, letter *asynq.TaskInfo) error {
+	n, err := a.deleteDeadLetters(ctx, broker.RequeueOptions{Number: number}, func(g *archivedTask, letter *asynq.TaskInfo) error {
 		was := deadLetterFromTask(g, letter)
 		headers := copiedHeaders(letter)
 		headers[headerOrigin], headers[headerError], headers[headerAttempts] = was.MessageID, was.Error, strconv.Itoa(was.Attempts)
@@ -223,14 +223,14 @@ func (a *archivedTasks) enqueueCopy(
 	return err
 }
 
-// deleteDeadLetters deletes the first selected dead letters, each after resend, if it is not nil, has made a copy. It returns the
-// number of copies, or without resend that of the deleted dead letters. A nil function selects all.
+// deleteDeadLetters deletes the selected dead letters, each after resend, if it is not nil, has made a copy. It returns the number of
+// copies, or without resend that of the deleted dead letters.
 func (a *archivedTasks) deleteDeadLetters(
-	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, resend func(*archivedTask, *asynq.TaskInfo) error,
+	ctx context.Context, o broker.RequeueOptions, resend func(*archivedTask, *asynq.TaskInfo) error,
 ) (int, error) {
 	done := 0
-	err := a.forEachDeadLetter(ctx, 0, number, func(g *archivedTask, letter *asynq.TaskInfo) error {
-		if decoded := deadLetterFromTask(g, letter); selects != nil && !selects(&decoded) {
+	err := a.forEachDeadLetter(ctx, &o, func(g *archivedTask, letter *asynq.TaskInfo) error {
+		if decoded := deadLetterFromTask(g, letter); o.Selects != nil && !o.Selects(&decoded) {
 			return nil
 		}
 		if resend != nil {
@@ -253,7 +253,7 @@ func (a *archivedTasks) deleteDeadLetters(
 
 // DeleteSelected implements broker.DeadLetterQueue.
 func (a *archivedTasks) DeleteSelected(ctx context.Context, selects func(*broker.DeadLetter) bool) (int, error) {
-	deleted, err := a.deleteDeadLetters(ctx, 0, selects, nil)
+	deleted, err := a.deleteDeadLetters(ctx, broker.RequeueOptions{Selects: selects}, nil)
 	return deleted, queueError("deleting dead letters of", a.queue, err)
 }
 

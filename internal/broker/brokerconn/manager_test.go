@@ -259,8 +259,7 @@ func TestObjectsWithoutABrokerShareTheDefaultBroker(t *testing.T) {
 	m := startManager(t, newSecret("default", "url", s.ClientURL()))
 	m.options.DefaultBroker, m.options.DefaultNamespace = natsBroker("default"), ns
 	conn := m.Conn("elsewhere", nil)
-	m.expectNotification(Notification{Key: conn.Key})
-	require.Call(conn.Engine()).Succeeds(t)
+	poll.Until(t, "a connection", func() bool { _, err := conn.Engine(); return err == nil }) // the first attempt may take too long
 	require.True(t, m.Conn("another", nil) == conn, "two namespaces have two connections to the default broker")
 }
 

@@ -35,10 +35,11 @@ func (e *Engine) Subscribe(ctx context.Context, queue string) (broker.Subscripti
 	return &queueSubscription{e, queue, stream, bucket}, nil
 }
 
-// Consumer implements broker.Subscription.
+// Consumer implements broker.Subscription. A priority that is missing keeps no worker from the others: its requests fail while the operator
+// has not created it yet, or after the operator has deleted it because it was removed and is empty.
 func (s *queueSubscription) Consumer(ctx context.Context, priority string) (broker.Consumer, error) {
 	operation := "opening the priority " + priority + " of the queue " + s.queue
-	if _, err := s.stream.Consumer(ctx, priority); err != nil {
+	if _, err := s.stream.Consumer(ctx, priority); err != nil && !isNotFound(err) {
 		return nil, s.classifyError(operation, err)
 	}
 	l := &pullConsumer{

@@ -28,7 +28,7 @@ func (e *Engine) DeadLetters(queue string) broker.DeadLetterQueue { return &dead
 // List implements broker.DeadLetterQueue.
 func (c *deadLetterStream) List(ctx context.Context, after uint64, limit int) ([]broker.DeadLetter, error) {
 	var letters []broker.DeadLetter
-	err := c.forEachDeadLetter(ctx, after, limit, func(message *jetstream.RawStreamMsg) error {
+	err := c.forEachDeadLetter(ctx, &broker.RequeueOptions{After: after, Number: limit}, func(message *jetstream.RawStreamMsg) error {
 		letters = append(letters, deadLetterFromMessage(message))
 		return nil
 	})
@@ -48,7 +48,7 @@ func (c *deadLetterStream) Requeue(ctx context.Context, o broker.RequeueOptions)
 	if keepsStates && err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.deleteDeadLetters(ctx, o.Number, o.Selects, func(letter *jetstream.RawStreamMsg, message *nats.Msg) error {
+	n, err := c.deleteDeadLetters(ctx, o, func(letter *jetstream.RawStreamMsg, message *nats.Msg) error {
 		switch whole := letter.Header.Get(headerTruncated); {
 		case o.Payload != nil:
 			message.Data = *o.Payload
@@ -84,7 +84,7 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	if _, err := c.js.Stream(ctx, deadStreamName(to)); err != nil {
 		return 0, c.classifyError(doing, err)
 	}
-	n, err := c.deleteDeadLetters(ctx, number, nil, func(letter *jetstream.RawStreamMsg, message *nats.Msg) error {
+	n, err := c.deleteDeadLetters(ctx, broker.RequeueOptions{Number: number}, func(letter *jetstream.RawStreamMsg, message *nats.Msg) error {
 		message.Subject = deadLetterSubject(to, priorityFromSubject(letter.Subject))
 		own := nats.Header{}
 		for _, name := range []string{headerError, headerAttempts, headerOrigin, headerSent, headerTruncated} {
@@ -102,12 +102,12 @@ func (c *deadLetterStream) Move(ctx context.Context, to string, number int) (int
 	return n, c.classifyError(doing, err)
 }
 
-// deleteDeadLetters deletes the first selected dead letters; a nil function selects all. If readdress is not nil, it first
-// publishes a copy of each, which readdress completes, and calls stored with its number. A dead letter that readdress refuses, or
-// whose copy is too large, stays, and does not keep others from being copied; its error is returned at the end. It returns the number
-// of copies, or without readdress that of the deleted dead letters.
+// deleteDeadLetters deletes the selected dead letters. If readdress is not nil, it first publishes a copy of each, which readdress
+// completes, and calls stored with its number. A dead letter that readdress refuses, or whose copy is too large, stays, and does not keep
+// others from being copied; its error is returned at the end. It returns the number of copies, or without readdress that of the deleted
+// dead letters.
 func (c *deadLetterStream) deleteDeadLetters(
-	ctx context.Context, number int, selects func(*broker.DeadLetter) bool, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg) error,
+	ctx context.Context, o broker.RequeueOptions, readdress func(letter *jetstream.RawStreamMsg, message *nats.Msg) error,
 	stored func(message *nats.Msg, sequence uint64) error,
 ) (int, error) {
 	var refusal error
@@ -116,8 +116,8 @@ func (c *deadLetterStream) deleteDeadLetters(
 		return 0, err
 	}
 	done := 0
-	err = c.forEachDeadLetter(ctx, 0, number, func(letter *jetstream.RawStreamMsg) error {
-		if decoded := deadLetterFromMessage(letter); selects != nil && !selects(&decoded) {
+	err = c.forEachDeadLetter(ctx, &o, func(letter *jetstream.RawStreamMsg) error {
+		if decoded := deadLetterFromMessage(letter); o.Selects != nil && !o.Selects(&decoded) {
 			return nil
 		}
 		if readdress != nil {
@@ -156,14 +156,14 @@ func (c *deadLetterStream) deleteDeadLetters(
 	return done, err
 }
 
-// forEachDeadLetter calls show for the dead letters that exist at the start of the call, oldest first.
-func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, limit int, show func(*jetstream.RawStreamMsg) error) error {
+// forEachDeadLetter calls show for the dead letters that exist at the start of the call, oldest first, within the bounds of the options.
+func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, o *broker.RequeueOptions, show func(*jetstream.RawStreamMsg) error) error {
 	stream, err := c.js.Stream(ctx, deadStreamName(c.queue))
 	if err != nil {
 		return err
 	}
-	last, shown := stream.CachedInfo().State.LastSeq, 0
-	for limit == 0 || shown < limit {
+	last, after := stream.CachedInfo().State.LastSeq, o.After
+	for shown := 0; o.Continues(shown); shown++ {
 		message, err := stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(deadLetterSubject(c.queue, ">")))
 		if isNotFound(err) || err == nil && message.Sequence > last {
 			return nil
@@ -175,14 +175,13 @@ func (c *deadLetterStream) forEachDeadLetter(ctx context.Context, after uint64, 
 			return err
 		}
 		after = message.Sequence
-		shown++
 	}
 	return nil
 }
 
 // DeleteSelected implements broker.DeadLetterQueue.
 func (c *deadLetterStream) DeleteSelected(ctx context.Context, selects func(*broker.DeadLetter) bool) (int, error) {
-	deleted, err := c.deleteDeadLetters(ctx, 0, selects, nil, nil)
+	deleted, err := c.deleteDeadLetters(ctx, broker.RequeueOptions{Selects: selects}, nil, nil)
 	return deleted, c.classifyError("deleting dead letters of the queue "+c.queue, err)
 }
 

@@ -33,24 +33,23 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 	e := startWithQueue(t)
 	publish(t, e, "yardmaster.orders.ready.default", "x")
 	want := broker.History{}
+	type end = func(broker.Delivery) error
+	lose := func(d broker.Delivery) error { return d.Lose(t.Context(), 0, "") }
+	retry := func(d broker.Delivery) error { return d.Retry(t.Context(), 0, "") }
+	release := func(d broker.Delivery) error { return d.Release(t.Context(), 0) }
+	start := func(alone bool, then end) end {
+		return func(d broker.Delivery) error { return cmp.Or(d.MarkStart(t.Context(), alone), then(d)) }
+	}
 	for i, end := range []struct {
-		end   func(broker.Delivery) error
+		end   end
 		after func(broker.History) broker.History
 	}{
-		{func(d broker.Delivery) error { return d.Lose(t.Context(), 0, "") }, func(h broker.History) broker.History { h.Lost++; return h }},
-		{func(d broker.Delivery) error { return d.Retry(t.Context(), 0, "") }, broker.History.AfterFailure},
-		{func(d broker.Delivery) error {
-			return cmp.Or(d.MarkStart(t.Context(), false), d.Retry(t.Context(), 0, ""))
-		}, broker.History.AfterFailure},
-		{func(d broker.Delivery) error {
-			return cmp.Or(d.MarkStart(t.Context(), false), d.Lose(t.Context(), 0, ""))
-		}, func(h broker.History) broker.History { return h.AfterStart(false) }},
-		{func(d broker.Delivery) error {
-			return cmp.Or(d.MarkStart(t.Context(), true), d.Release(t.Context(), 0))
-		}, broker.History.AfterRelease},
-		{func(d broker.Delivery) error {
-			return cmp.Or(d.MarkStart(t.Context(), true), d.MarkStart(t.Context(), true), d.Lose(t.Context(), 0, ""))
-		}, func(h broker.History) broker.History { return h.AfterStart(true) }},
+		{lose, func(h broker.History) broker.History { h.Lost++; return h }},
+		{retry, broker.History.AfterFailure},
+		{start(false, retry), broker.History.AfterFailure},
+		{start(false, lose), func(h broker.History) broker.History { return h.AfterStart(false) }},
+		{start(true, release), broker.History.AfterRelease},
+		{start(true, start(true, lose)), func(h broker.History) broker.History { return h.AfterStart(true) }},
 	} {
 		d := fetchOne(t, e, "orders", "default")
 		got, err := d.History(t.Context())

@@ -149,26 +149,15 @@ func TestEnsureQueueAppliesEachChange(t *testing.T) {
 		change    func(*broker.QueueConfig)
 		isApplied check
 	}{
-		"lease": {
-			func(q *broker.QueueConfig) { q.Lease = time.Minute },
-			consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Config.AckWait == time.Minute }),
-		},
-		"maxInFlight": {
-			func(q *broker.QueueConfig) { q.MaxInFlight = 3 },
-			consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Config.MaxAckPending == 3 }),
-		},
-		"pause": {func(q *broker.QueueConfig) { q.Paused = true }, consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Paused })},
-		"age": {
-			func(q *broker.QueueConfig) { q.MaxAge = time.Hour },
-			stream("yardmaster_orders", func(c jetstream.StreamConfig) bool { return c.MaxAge == time.Hour }),
-		},
+		"lease":       {func(q *broker.QueueConfig) { q.Lease = time.Minute }, consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Config.AckWait == time.Minute })},
+		"maxInFlight": {func(q *broker.QueueConfig) { q.MaxInFlight = 3 }, consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Config.MaxAckPending == 3 })},
+		"pause":       {func(q *broker.QueueConfig) { q.Paused = true }, consumer("default", func(c *jetstream.ConsumerInfo) bool { return c.Paused })},
+		"age":         {func(q *broker.QueueConfig) { q.MaxAge = time.Hour }, stream("yardmaster_orders", func(c jetstream.StreamConfig) bool { return c.MaxAge == time.Hour })},
 		"dead letters": {
 			func(q *broker.QueueConfig) { q.DeadLetter.MaxEntries, q.DeadLetter.Retention = 5, time.Hour },
 			stream("yardmaster_orders_dead", func(c jetstream.StreamConfig) bool { return c.MaxMsgs == 5 && c.MaxAge == time.Hour }),
 		},
-		"another priority": {
-			withPriorities("default", "low"), consumer("low", func(c *jetstream.ConsumerInfo) bool { return c.Config.Metadata[metaWeight] == "1" }),
-		},
+		"another priority": {withPriorities("default", "low"), consumer("low", func(c *jetstream.ConsumerInfo) bool { return c.Config.Metadata[metaWeight] == "1" })},
 		"rate limit": {withRateLimit(7, 2), func(t *testing.T, e *Engine) bool {
 			bucket := require.Call(e.js.KeyValue(t.Context(), bucketName("orders"))).Succeeds(t)
 			entry, err := bucket.Get(t.Context(), rateLimitKey)
@@ -430,14 +419,20 @@ func TestRemovedPriorityIsDeletedOnceEmpty(t *testing.T) {
 			e := startEngine(t)
 			ensureQueue(t, e, ordersQueue(withPriorities("high", "low"), withDrift(drift)))
 			publish(t, e, "yardmaster.orders.ready.low", "x")
-			q := ordersQueue(withPriorities("high"), withDrift(drift))
+			q := ordersQueue(withPriorities("high"), withDrift(drift), func(q *broker.QueueConfig) { q.Paused, q.Lease = true, time.Minute })
 			require.Equal(t, []string{"low"}, ensureQueue(t, e, q).RetiringPriorities)
+			low := consumerInfo(t, e, "low") // workers still take its messages
+			require.True(t, low.Paused && low.Config.AckWait == time.Minute, "the removed priority has another lease, or is not paused: %+v", low)
+			q.Paused = false
+			ensureQueue(t, e, q)
 			_, err := e.js.Publish(t.Context(), "yardmaster.orders.ready.low", nil)
 			require.ErrorIs(t, err, jetstream.ErrNoStreamResponse)
 			require.NoError(t, fetchOne(t, e, "orders", "low").Ack(t.Context(), true))
 			require.Equal(t, 0, len(ensureQueue(t, e, q).RetiringPriorities))
 			_, err = e.js.Consumer(t.Context(), "yardmaster_orders", "low")
 			require.True(t, isNotFound(err), "its consumer still exists: %v", err)
+			_, err = openConsumer(t, e, "orders", "low").Next(t.Context(), time.Minute, nil)
+			require.True(t, err != nil, "a priority that does not exist has an answer")
 		})
 	}
 }

@@ -347,7 +347,7 @@ func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.
 			return err
 		}
 	}
-	// Consumers of priorities that are no longer configured are deleted once they are empty.
+	// Consumers of priorities that are no longer configured are deleted once they are empty. Until then, workers take their messages.
 	for name, info := range infos {
 		isConfigured := slices.ContainsFunc(n.Priorities, func(p broker.Priority) bool { return p.Name == name })
 		if isConfigured || info.Config.Metadata[metaWeight] == "" {
@@ -355,6 +355,11 @@ func (n *ensureOperation) ensureConsumers(ctx context.Context, stream jetstream.
 		}
 		if info.NumPending > 0 || info.NumAckPending > 0 {
 			n.result.RetiringPriorities = append(n.result.RetiringPriorities, name)
+			want := info.Config
+			want.AckWait = n.Lease
+			if err := n.ensureConsumer(ctx, stream, want, info); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := stream.DeleteConsumer(ctx, name); err != nil && !isNotFound(err) {

@@ -30,7 +30,8 @@ const (
 	// the same namespace that no longer exists is taken over.
 	ActionLookUpOwner Action = "LookUpOwner"
 	// ActionRescueMessages makes dead letters of the messages that the broker gave up on.
-	ActionRescueMessages     Action = "RescueMessages"
+	ActionRescueMessages Action = "RescueMessages"
+	// ActionRequeueDeadLetters requeues as many dead letters as the time allows.
 	ActionRequeueDeadLetters Action = "RequeueDeadLetters"
 	ActionPurgeDeadLetters   Action = "PurgeDeadLetters"
 	// ActionMoveDeadLetters moves some dead letters to the Queue deadLetter.moveToRef.
@@ -47,6 +48,8 @@ type Decision struct {
 	Action Action
 	// MaxStatsAge is how old the result of ActionReadStats may be.
 	MaxStatsAge time.Duration
+	// Requeue is where ActionRequeueDeadLetters begins or continues.
+	Requeue RequeueProgress
 
 	// Status to store.
 	Status v1alpha1.QueueStatus
@@ -79,6 +82,8 @@ const (
 	// reconnectInterval keeps a connection without a broker in use. The Manager closes unused
 	// connections, and reports at once when one is established.
 	reconnectInterval = time.Minute
+	// continueInterval separates the parts of a requeue.
+	continueInterval = time.Second
 	// blockedInterval follows a blocked deletion.
 	blockedInterval = 5 * time.Second
 	// sharedStatsAge is how old stats may be that another controller read.
@@ -92,10 +97,16 @@ func Decide(o Observation) Decision {
 	}
 	if action := nextAction(&o); action != ActionNone {
 		d := Decision{Action: action}
-		if o.EnsureResult == nil {
+		if o.EnsureResult == nil && DeadLetterRequest(o.Queue) == "" { // a request concerns all current dead letters
 			d.MaxStatsAge = sharedStatsAge // no action changed them
 		}
+		if action == ActionRequeueDeadLetters {
+			d.Requeue = o.requeueProgress()
+		}
 		return d
+	}
+	if DeadLetterRequest(o.Queue) != RequestRequeue {
+		o.History.Requeue = RequeueProgress{} // the request was withdrawn
 	}
 	d := conclude(&o, nil)
 	if o.Connection.Connecting { // the connection triggers the next reconciliation
@@ -109,6 +120,8 @@ func Decide(o Observation) Decision {
 		d.RequeueAfter = reconnectInterval
 	case o.hasFailed():
 		d.RequeueAfter = retryInterval
+	case o.RequeueContinues:
+		d.RequeueAfter = continueInterval
 	default:
 		d.RequeueAfter, d.AwaitMessage = d.History.Stats.interval(), d.History.Stats.isIdle()
 		if d.History.Comparison.Result.Storage.IsUnfinished() {
@@ -140,7 +153,7 @@ func nextAction(o *Observation) Action {
 	// Dead letters are changed only right after the broker confirmed the owner.
 	case o.EnsureResult == nil && (o.NotFound || request != "" || len(o.Stats.Missing) > 0 || o.Stats.Overdue || mustCompare(o)):
 		return ActionEnsureQueue
-	case o.ProcessedDeadLetters != nil:
+	case o.ProcessedDeadLetters != nil, o.RequeueContinues:
 		return ActionNone
 	default:
 		return deadLetterActions[request]

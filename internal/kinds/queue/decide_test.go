@@ -142,11 +142,9 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		"a queue that was corrected is searched for stranded messages, and read again": {
 			sweepDue, resultOf(ActionEnsureQueue, ActionResult{EnsureResult: broker.EnsureResult{Corrected: true}}), rescue, "True Ready", busyInterval,
 		},
-		"a changed spec is compared at once": {with(isSuspended), noErrors, compare, "True Suspended", busyInterval},
-		"another broker is compared at once": {with(func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors, compare, "True Ready", busyInterval},
-		"retiring priorities are compared each time": {
-			with(func(o *Observation) { o.History.Comparison.Result.RetiringPriorities = []string{"low"} }), noErrors, compare, "True Ready", busyInterval,
-		},
+		"a changed spec is compared at once":                    {with(isSuspended), noErrors, compare, "True Suspended", busyInterval},
+		"another broker is compared at once":                    {with(func(o *Observation) { o.Connection.BrokerID = "other" }), noErrors, compare, "True Ready", busyInterval},
+		"retiring priorities are compared each time":            {with(func(o *Observation) { o.History.Comparison.Result.RetiringPriorities = []string{"low"} }), noErrors, compare, "True Ready", busyInterval},
 		"dead letters are requeued once the owner is confirmed": {with(requesting(RequestRequeue)), noErrors, requeue, "True Ready", busyInterval},
 		"the dead letters of another owner are not touched": {
 			unobserved(requesting(RequestPurge)), failAction(ActionEnsureQueue, &broker.OwnerConflictError{}), compare, "False OwnedByOtherQueue", retryInterval,
@@ -158,27 +156,14 @@ func TestActionsOfALiveQueue(t *testing.T) {
 		"an owner in another cluster is not looked up": {
 			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old", Cluster: "another"}), compare, "False OwnedByOtherQueue", retryInterval,
 		},
-		"an owner that a version before v0.2 recorded is not looked up": {
-			unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old"}), compare, "False OwnedByOtherQueue", retryInterval,
-		},
-		"an owner that exists keeps its queue":             {unobserved(), ownerExists, lookUp, "False OwnedByOtherQueue", retryInterval},
-		"a queue that cannot be taken over is in conflict": {unobserved(), failAction(ActionEnsureQueue, neverFree), takeOver, "False OwnedByOtherQueue", retryInterval},
-		"a refused configuration is retried": {
-			unobserved(), failAction(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")), compare, "False RefusedByBroker", retryInterval,
-		},
-		"a request that times out is repeated": {
-			with(), failAction(ActionReadStats, broker.Errorf(broker.ClassUnreachable, "timeout")), read, "False ConnectionFailed", retryInterval,
-		},
-		"a lost connection is checked again later": {
-			with(), failAction(ActionReadStats, fmt.Errorf("reading: %w", connectionError{errors.New("x")})), read, "False SecretNotFound", reconnectInterval,
-		},
-		"without a connection, no request is sent to the broker": {
-			unobserved(func(o *Observation) { o.Connection.Problem = &decision.Problem{Reason: v1alpha1.ReasonNoBroker} }), noErrors,
-			nil, "False NoBroker", reconnectInterval,
-		},
-		"a new Queue is pending while its broker is being connected": {
-			unobserved(func(o *Observation) { o.Connection.Connecting = true }), noErrors, nil, "Unknown Pending", 0,
-		},
+		"an owner that a version before v0.2 recorded is not looked up": {unobserved(), conflictOnce(broker.QueueOwner{UID: "0", Name: "ns/old"}), compare, "False OwnedByOtherQueue", retryInterval},
+		"an owner that exists keeps its queue":                          {unobserved(), ownerExists, lookUp, "False OwnedByOtherQueue", retryInterval},
+		"a queue that cannot be taken over is in conflict":              {unobserved(), failAction(ActionEnsureQueue, neverFree), takeOver, "False OwnedByOtherQueue", retryInterval},
+		"a refused configuration is retried":                            {unobserved(), failAction(ActionEnsureQueue, broker.Errorf(broker.ClassInvalid, "too old")), compare, "False RefusedByBroker", retryInterval},
+		"a request that times out is repeated":                          {with(), failAction(ActionReadStats, broker.Errorf(broker.ClassUnreachable, "timeout")), read, "False ConnectionFailed", retryInterval},
+		"a lost connection is checked again later":                      {with(), failAction(ActionReadStats, fmt.Errorf("reading: %w", connectionError{errors.New("x")})), read, "False SecretNotFound", reconnectInterval},
+		"without a connection, no request is sent to the broker":        {unobserved(withoutConnection(v1alpha1.ReasonNoBroker)), noErrors, nil, "False NoBroker", reconnectInterval},
+		"a new Queue is pending while its broker is being connected":    {unobserved(func(o *Observation) { o.Connection.Connecting = true }), noErrors, nil, "Unknown Pending", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actions, d := decideAll(t, &row.observation, row.execute)
@@ -198,15 +183,32 @@ func TestAProcessedRequestIsRemovedEvenIfTheBrokerIsLost(t *testing.T) {
 	require.Equal(t, "Purged 3 dead letters", d.CompletionEvent.Message)
 }
 
-func TestADeadLetterThatStaysIsNamedAndDoesNotKeepTheRequest(t *testing.T) {
-	o := observed(requesting(RequestRequeue))
-	err := &broker.KeptDeadLetterError{Err: broker.Errorf(broker.ClassInvalid, "the dead letter 7 has only the beginning of its payload")}
-	o.Apply(ActionRequeueDeadLetters, ActionResult{Requeued: 2, Err: fmt.Errorf("requeueing: %w", err)})
-	o.Apply(ActionReadStats, ActionResult{})
-	d := Decide(o)
-	require.True(t, d.RemoveDeadLetterRequest && d.CompletionEvent.Type == "Warning", "%+v", d.CompletionEvent)
-	require.Equal(t, "Requeued 2 dead letters; not all: the dead letter 7 has only the beginning of its payload", d.CompletionEvent.Message)
-	require.Equal(t, "True Ready", conditionStates(&d.Status)[v1alpha1.ConditionReady])
+func TestARequeueContinuesUntilItHasProcessedEachDeadLetterAndNamesOneThatStays(t *testing.T) {
+	kept := &broker.KeptDeadLetterError{Err: broker.Errorf(broker.ClassInvalid, "the dead letter 7 has only the beginning of its payload")}
+	d := Decide(unobserved(comparedAt(noon), requesting(RequestRequeue)))
+	require.True(t, d.Action == ActionReadStats && d.MaxStatsAge == 0, "stats of %s count the dead letters", d.MaxStatsAge)
+	for i, part := range []struct {
+		result       ActionResult
+		want         RequeueProgress
+		wantReady    string
+		wantInterval time.Duration
+	}{
+		{ActionResult{Requeued: RequeuedPart{Requeued: 2, Processed: 3, Last: 7, TimedOut: true}, Err: fmt.Errorf("requeueing: %w", kept)}, RequeueProgress{Left: 9}, "True Ready", continueInterval},
+		{ActionResult{Requeued: RequeuedPart{Requeued: 1, Processed: 2, Last: 9}, Err: broker.Errorf(broker.ClassUnreachable, "timeout")}, RequeueProgress{After: 7, Left: 6, Requeued: 2, Kept: kept}, "False ConnectionFailed", retryInterval},
+		{ActionResult{Requeued: RequeuedPart{Requeued: 5, Processed: 5, Last: 13}}, RequeueProgress{After: 7, Left: 5, Requeued: 3, Kept: kept}, "True Ready", busyInterval},
+	} {
+		// Workers bury the requeued messages again.
+		o := observed(requesting(RequestRequeue), func(o *Observation) { o.History, o.Stats.DeadLetters = d.History, 9 })
+		d = Decide(o)
+		require.True(t, d.Action == ActionRequeueDeadLetters && d.Requeue == part.want, "part %d: %s of %+v", i, d.Action, d.Requeue)
+		o.Apply(d.Action, part.result)
+		o.Apply(ActionReadStats, ActionResult{})
+		d = Decide(o)
+		require.Equal(t, part.wantReady, conditionStates(&d.Status)[v1alpha1.ConditionReady])
+		require.True(t, d.RequeueAfter == part.wantInterval && d.RemoveDeadLetterRequest == (i == 2), "part %d: %+v", i, d)
+	}
+	require.True(t, d.CompletionEvent.Type == "Warning" && d.History.Requeue == RequeueProgress{}, "%+v", d)
+	require.Equal(t, "Requeued 8 dead letters; not all: the dead letter 7 has only the beginning of its payload", d.CompletionEvent.Message)
 }
 
 func TestAPostponedStatusIsRetried(t *testing.T) {
@@ -267,13 +269,9 @@ func TestDesiredQueue(t *testing.T) {
 		effective v1alpha1.QueueEffective
 		want      func(*broker.QueueConfig)
 	}{
-		"the defaults": {},
-		"another name on the broker": {
-			queue: func(q *v1alpha1.Queue) { q.Spec.Name = "post" }, want: func(w *broker.QueueConfig) { w.Name, w.AdoptsUnowned = "post", false },
-		},
-		"the name that the status records": {
-			queue: func(q *v1alpha1.Queue) { q.Status.Name = "mail" }, want: func(w *broker.QueueConfig) { w.Name, w.AdoptsUnowned = "mail", false },
-		},
+		"the defaults":                     {},
+		"another name on the broker":       {queue: func(q *v1alpha1.Queue) { q.Spec.Name = "post" }, want: func(w *broker.QueueConfig) { w.Name, w.AdoptsUnowned = "post", false }},
+		"the name that the status records": {queue: func(q *v1alpha1.Queue) { q.Status.Name = "mail" }, want: func(w *broker.QueueConfig) { w.Name, w.AdoptsUnowned = "mail", false }},
 		"a broker of the namespace": {
 			queue:     func(q *v1alpha1.Queue) { q.Spec.Name = "post" },
 			effective: settings(v1alpha1.QueueSettings{Broker: &v1alpha1.Broker{}}),
@@ -300,13 +298,13 @@ func TestDesiredQueue(t *testing.T) {
 			effective: settings(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: durationOf(time.Hour)}}),
 			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = time.Hour, time.Hour },
 		},
-		"both delays": {
-			effective: settings(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Backoff: durationOf(2 * time.Second), MaxBackoff: durationOf(3 * time.Second)}}),
-			want:      func(w *broker.QueueConfig) { w.Retry.InitialDelay, w.Retry.MaxDelay = 2*time.Second, 3*time.Second },
-		},
-		"retries count without the first attempt": {
-			effective: settings(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5"))}}),
-			want:      func(w *broker.QueueConfig) { w.Retry.MaxAttempts, w.Retry.MultiplierPercent = 1001, 150 },
+		"both delays, and retries, which count without the first attempt": {
+			effective: settings(v1alpha1.QueueSettings{Retry: &v1alpha1.Retry{
+				Backoff: durationOf(2 * time.Second), MaxBackoff: durationOf(3 * time.Second), Limit: new(int32(1000)), Factor: new(v1alpha1.Number("1.5")),
+			}}),
+			want: func(w *broker.QueueConfig) {
+				w.Retry.InitialDelay, w.Retry.MaxDelay, w.Retry.MaxAttempts, w.Retry.MultiplierPercent = 2*time.Second, 3*time.Second, 1001, 150
+			},
 		},
 		"no dead letters": {
 			effective: settings(v1alpha1.QueueSettings{DeadLetter: &v1alpha1.DeadLetter{MaxEntries: new(int64(0))}}),
@@ -330,9 +328,7 @@ func TestDesiredQueue(t *testing.T) {
 				w.Storage = broker.StorageConfig{Replicas: 5, Type: broker.StorageMemory, Placement: placement}
 			},
 		},
-		"drift that is only reported": {
-			queue: func(q *v1alpha1.Queue) { q.Spec.Drift = v1alpha1.DriftWarn }, want: func(w *broker.QueueConfig) { w.Drift = broker.DriftWarn },
-		},
+		"drift that is only reported": {queue: func(q *v1alpha1.Queue) { q.Spec.Drift = v1alpha1.DriftWarn }, want: func(w *broker.QueueConfig) { w.Drift = broker.DriftWarn }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue()

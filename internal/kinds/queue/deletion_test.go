@@ -98,30 +98,20 @@ func TestDeletionTakesOneActionAtATime(t *testing.T) {
 }
 
 func TestDeletionCompletes(t *testing.T) {
+	abandon := func(o *Observation) { o.Queue.Annotations = map[string]string{AnnotationAbandon: "true"} }
 	for name, row := range map[string]struct {
 		change      func(*Observation)
 		wantMessage string
 	}{
-		"abandoned": {
-			func(o *Observation) {
-				o.Queue.Annotations = map[string]string{AnnotationAbandon: "true"}
-				withUnreachableBroker(o)
-			}, "without its broker",
-		},
-		"abandoned while connecting": {
-			func(o *Observation) {
-				o.Queue.Annotations = map[string]string{AnnotationAbandon: "true"}
-				o.Connection.Connecting = true
-			}, "without its broker",
-		},
+		"abandoned":                                            {func(o *Observation) { abandon(o); withUnreachableBroker(o) }, "without its broker"},
+		"abandoned while connecting":                           {func(o *Observation) { abandon(o); o.Connection.Connecting = true }, "without its broker"},
 		"another Queue owns the queue":                         {func(o *Observation) { o.NotOwner = true }, "has no queue"},
 		"after the queue is deleted":                           {func(o *Observation) { o.Deleted = true }, "Deleted the queue"},
 		"after the queue is released":                          {func(o *Observation) { o.Released = true }, "another Queue can take it over"},
 		"the broker is unreachable in a terminating namespace": {func(o *Observation) { inTerminatingNamespace(o); withUnreachableBroker(o) }, "namespace is terminating"},
-		"the connection has a problem in a terminating namespace": {func(o *Observation) {
-			inTerminatingNamespace(o)
-			o.Connection.Problem = &decision.Problem{Reason: v1alpha1.ReasonSecretNotFound}
-		}, "namespace is terminating"},
+		"the connection has a problem in a terminating namespace": {
+			func(o *Observation) { inTerminatingNamespace(o); withoutConnection(v1alpha1.ReasonSecretNotFound)(o) }, "namespace is terminating",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := deletedQueue(v1alpha1.DeletionPurge, v1alpha1.DeadLetterBlock)
@@ -263,24 +253,19 @@ func TestAQueueOwnsWhatItsBrokerConfirmedLast(t *testing.T) {
 }
 
 func TestDeadLettersAreMovedOnlyToAQueueThatOwnsItsQueue(t *testing.T) {
-	ownedQueue := func(changes ...func(*Observation)) *v1alpha1.Queue {
-		o := observed(changes...)
-		o.Queue.Status = Decide(o).Status
-		return o.Queue
-	}
-	deleted := ownedQueue()
-	deleted.DeletionTimestamp = new(metav1.NewTime(noon))
 	for title, row := range map[string]struct {
-		target *v1alpha1.Queue
+		change func(*Observation)
 		want   string
 	}{
-		"it owns its queue":      {ownedQueue(), ""},
-		"being deleted":          {deleted, "is being deleted"},
-		"not observed yet":       {newQueue(), "does not own"},
-		"another Queue owns it":  {ownedQueue(ownedBy(broker.QueueOwner{UID: "0"})), "does not own"},
-		"the broker is not seen": {ownedQueue(withoutConnection(v1alpha1.ReasonConnectionFailed)), "does not own"},
+		"it owns its queue":      {func(*Observation) {}, ""},
+		"being deleted":          {func(o *Observation) { o.Queue.DeletionTimestamp = new(metav1.NewTime(noon)); withUnreachableBroker(o) }, "is being deleted"},
+		"not observed yet":       {func(o *Observation) { o.Connection.Connecting = true }, "does not own"},
+		"another Queue owns it":  {ownedBy(broker.QueueOwner{UID: "0"}), "does not own"},
+		"the broker is not seen": {withoutConnection(v1alpha1.ReasonConnectionFailed), "does not own"},
 	} {
-		problem := MoveTargetProblem(row.target)
+		o := observed(row.change)
+		o.Queue.Status = Decide(o).Status
+		problem := MoveTargetProblem(o.Queue)
 		isRight := (problem == nil) == (row.want == "") && (problem == nil || strings.Contains(problem.Message, row.want))
 		require.True(t, isRight, "%s: %v, want %q", title, problem, row.want)
 	}

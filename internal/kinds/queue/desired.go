@@ -65,6 +65,19 @@ func DesiredQueue(q *v1alpha1.Queue, e *v1alpha1.QueueEffective, clusterID strin
 	return desired
 }
 
+// WorkerPriorities returns the priorities from which workers take messages: those of the spec, and less urgent, with the least weight, removed
+// priorities that are still on the broker. The runtime of workers refuses more than broker.MaxPriorities.
+func WorkerPriorities(q *v1alpha1.Queue, desired *broker.QueueConfig) []broker.Priority {
+	all := slices.Clone(desired.Priorities)
+	for _, name := range q.Status.Priorities {
+		isKept := slices.ContainsFunc(desired.Priorities, func(p broker.Priority) bool { return p.Name == name })
+		if !isKept && len(all) < broker.MaxPriorities {
+			all = append(all, broker.Priority{Name: name, Weight: 1})
+		}
+	}
+	return all
+}
+
 func desiredRateLimit(r *v1alpha1.RateLimit) *broker.RateLimit {
 	if r == nil {
 		return nil

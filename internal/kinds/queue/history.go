@@ -19,6 +19,28 @@ type History struct {
 	Stats      StatsHistory
 	Comparison Comparison
 	Stranded   StrandedMessages
+	Requeue    RequeueProgress
+}
+
+// RequeueProgress is the progress of a requested requeue, which takes several reconciliations if the queue has many dead letters.
+type RequeueProgress struct {
+	// After is the ID of the last processed dead letter; 0 before the first part ends. Left is the number of dead letters that follow it and
+	// existed when the requeue began: workers may bury requeued messages again meanwhile.
+	After uint64
+	Left  int64
+	// Requeued is the number of requeued dead letters. Kept is why one of the others stays.
+	Requeued int64
+	Kept     error
+}
+
+// RequeuedPart is the result of a part of a requeue.
+type RequeuedPart struct {
+	// Processed includes dead letters that stay.
+	Requeued, Processed int
+	// Last is the ID of the last processed dead letter.
+	Last uint64
+	// TimedOut: the time of the action ended, and further dead letters may follow.
+	TimedOut bool
 }
 
 // StrandedMessages are the messages that no worker receives and that are no dead letters, after the last sweep.

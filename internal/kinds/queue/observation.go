@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -67,6 +68,8 @@ type BrokerAnswers struct {
 	// why one of the others stays.
 	ProcessedDeadLetters *int64
 	KeptDeadLetter       error
+	// RequeueContinues is true if the next reconciliation continues the requested requeue.
+	RequeueContinues bool
 	// Conflict means that the queue belongs to another owner, which may no longer exist; nil without a conflict.
 	Conflict *broker.OwnerConflictError
 	// GoneOwnerUID is the UID of an owner that no longer exists.
@@ -87,9 +90,8 @@ type BrokerAnswers struct {
 type ActionResult struct {
 	Stats        broker.QueueStats
 	EnsureResult broker.EnsureResult
-	// Requeued is the number of requeued dead letters.
-	Requeued int
-	Rescue   broker.RescueResult
+	Requeued     RequeuedPart
+	Rescue       broker.RescueResult
 	// MoveProblem is why dead letters could not be moved.
 	MoveProblem *decision.Problem
 	// OwnerExists is true if the API server has the owner of the queue.
@@ -100,9 +102,8 @@ type ActionResult struct {
 
 // Apply adds the result of an action to the observation.
 func (o *Observation) Apply(action Action, result ActionResult) {
-	kept := (*broker.KeptDeadLetterError)(nil)
-	if action == ActionRequeueDeadLetters && errors.As(result.Err, &kept) {
-		o.KeptDeadLetter, result.Err = kept, nil
+	if action == ActionRequeueDeadLetters {
+		result.Err = o.applyRequeued(result.Requeued, result.Err)
 	}
 	if result.Err != nil {
 		o.applyError(action, result.Err)
@@ -132,7 +133,7 @@ func (o *Observation) Apply(action Action, result ActionResult) {
 			o.History.Comparison.Expires = o.Now.Add(unfinishedInterval) // a sweep that left something continues soon
 		}
 	case ActionRequeueDeadLetters:
-		o.ProcessedDeadLetters, o.Stats = new(int64(result.Requeued)), nil
+		o.Stats = nil
 	case ActionPurgeDeadLetters:
 		o.ProcessedDeadLetters, o.Stats = new(o.Stats.DeadLetters), nil
 		o.Rescued = !o.isDeleted() // a deletion rescues again before it proceeds
@@ -146,6 +147,36 @@ func (o *Observation) Apply(action Action, result ActionResult) {
 		o.Deleted = true
 	case ActionNone, ActionAddFinalizer:
 	}
+}
+
+// requeueProgress returns where the requested requeue begins or continues.
+func (o *Observation) requeueProgress() RequeueProgress {
+	p := o.History.Requeue
+	if p.After == 0 {
+		p.Left = o.Stats.DeadLetters
+	}
+	return p
+}
+
+// applyRequeued records a part of the requested requeue. It returns the error, unless this is about a dead letter that stays.
+func (o *Observation) applyRequeued(part RequeuedPart, err error) error {
+	p := o.requeueProgress()
+	p.Requeued += int64(part.Requeued)
+	kept := (*broker.KeptDeadLetterError)(nil)
+	if errors.As(err, &kept) {
+		p.Kept, err = cmp.Or[error](p.Kept, kept), nil
+	}
+	if err == nil {
+		p.After, p.Left = max(p.After, part.Last), p.Left-int64(part.Processed)
+		o.RequeueContinues = part.TimedOut && p.Left > 0
+	} else {
+		p.Left -= int64(part.Requeued) // the next part meets the others again
+	}
+	o.History.Requeue = p
+	if err == nil && !o.RequeueContinues {
+		o.ProcessedDeadLetters, o.KeptDeadLetter, o.History.Requeue = &p.Requeued, p.Kept, RequeueProgress{}
+	}
+	return err
 }
 
 func (o *Observation) applyEnsured(result broker.EnsureResult) {

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,6 +37,12 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	status.ObservedGeneration = o.Queue.Generation
 	status.Name, status.Engine = BrokerQueueName(o.Queue, o.ClusterID), o.Connection.Engine
 	status.Effective = o.Effective.DeepCopy()
+	if result != nil {
+		status.Priorities = slices.Clone(result.RetiringPriorities)
+		for i, p := range DesiredQueue(o.Queue, &o.Effective, o.ClusterID).Priorities {
+			status.Priorities = slices.Insert(status.Priorities, i, p.Name)
+		}
+	}
 	setStats(status, history.Stats, history.Stranded.Number)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})
 	// A newer time of unchanged stats is not stored: the status of an idle queue would change with every read.

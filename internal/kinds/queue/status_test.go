@@ -57,6 +57,8 @@ func withDrift(corrected bool) func(*Observation) {
 
 func isSuspended(o *Observation) { o.Queue.Spec.Suspend = true }
 
+func evicting(o *Observation) { o.EnsureResult.EvictionPolicy = "allkeys-lru" }
+
 func findCondition(s *v1alpha1.QueueStatus, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
 		return *c
@@ -110,9 +112,7 @@ func TestConditionsOfAQueue(t *testing.T) {
 			withoutConnection(v1alpha1.ReasonSecretNotFound), "False SecretNotFound", status.InProgressStatus,
 			unknown("False SecretNotFound", "Unknown SecretNotFound", "Unknown SecretNotFound"), `Secret "broker" not found`,
 		},
-		"the replicas are refused": {
-			storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False RefusedByBroker", status.FailedStatus, nil, "",
-		},
+		"the replicas are refused": {storedAs(broker.StorageState{Replicas: 1, CurrentReplicas: 1, Refusal: "no", RefusesConfig: true}), "False RefusedByBroker", status.FailedStatus, nil, ""},
 		"the configuration is refused": {
 			failedWith(broker.Errorf(broker.ClassInvalid, "retention is Limits")), "False RefusedByBroker", status.FailedStatus,
 			unknown("True Connected", "Unknown RefusedByBroker", "Unknown RefusedByBroker"), "retention is Limits",
@@ -127,11 +127,10 @@ func TestConditionsOfAQueue(t *testing.T) {
 			ownedBy(broker.QueueOwner{}), "False OwnedByOtherQueue", status.FailedStatus, inConflict,
 			"The queue mail exists on the operator's broker, and no Queue created it; create this Queue again with another name",
 		},
-		"drift that is not corrected": {
-			withDrift(false), "False Drifted", status.FailedStatus, conditions{v1alpha1.ConditionConfigSynced: "False Drifted"}, "stream x: max_msgs is 2, should be 1",
-		},
-		"drift that was corrected": {withDrift(true), "True Ready", status.CurrentStatus, conditions{}, ""},
-		"stranded messages":        {stranded, "False MessagesStranded", status.InProgressStatus, nil, ""},
+		"drift that is not corrected": {withDrift(false), "False Drifted", status.FailedStatus, conditions{v1alpha1.ConditionConfigSynced: "False Drifted"}, "stream x: max_msgs is 2, should be 1"},
+		"drift that was corrected":    {withDrift(true), "True Ready", status.CurrentStatus, conditions{}, ""},
+		"stranded messages":           {stranded, "False MessagesStranded", status.InProgressStatus, nil, ""},
+		"evictable messages":          {evicting, "True MessagesEvictable", status.CurrentStatus, conditions{}, "allkeys-lru"},
 		"a field that is not enforced": {
 			func(o *Observation) {
 				o.Queue.Spec.MaxBacklog = new(int64(9))
@@ -144,9 +143,7 @@ func TestConditionsOfAQueue(t *testing.T) {
 			}, "True Ready", status.CurrentStatus, conditions{}, "refuses delayed messages: too old",
 		},
 		"dead letters": {
-			func(o *Observation) { o.Stats.DeadLetters = 1 }, "True Ready", status.CurrentStatus,
-			conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"},
-			"1 dead letter",
+			func(o *Observation) { o.Stats.DeadLetters = 1 }, "True Ready", status.CurrentStatus, conditions{v1alpha1.ConditionDeadLettersPresent: "True DeadLetters"}, "1 dead letter",
 		},
 		"dead letters below the threshold": {
 			func(o *Observation) {
@@ -276,6 +273,34 @@ func TestAStatusThatChangesHasTheTimeOfItsStatsAlsoIfTheyAreTheSame(t *testing.T
 	require.True(t, got.Time.Equal(noon.Add(second*time.Second)), "the time of a changed status is %v", got)
 }
 
+func TestWorkersTakeMessagesOfARemovedPriorityUntilItIsEmpty(t *testing.T) {
+	both := []v1alpha1.QueuePriority{{Name: "high", Share: v1alpha1.Share{Weight: 9}}, {Name: "low", Share: v1alpha1.Share{Weight: 3}}}
+	status := v1alpha1.QueueStatus{}
+	for i, step := range []struct {
+		priorities []v1alpha1.QueuePriority
+		change     func(*Observation)
+		want       string
+	}{
+		{both, func(*Observation) {}, "[{high 9} {low 3}]"},
+		{both[:1], withoutConnection(v1alpha1.ReasonConnectionFailed), "[{high 9} {low 1}]"},
+		{both[:1], func(o *Observation) { o.EnsureResult.RetiringPriorities = []string{"low"} }, "[{high 9} {low 1}]"},
+		{both[:1], func(o *Observation) {
+			o.Queue.DeletionTimestamp, o.Queue.Spec.DeletionPolicy = new(metav1.NewTime(noon)), v1alpha1.DeletionDrain
+			o.EnsureResult, o.IsOwner, o.Stats.Ready = nil, true, 1
+		}, "[{high 9} {low 1}]"},
+		{both[:1], func(*Observation) {}, "[{high 9}]"},
+	} {
+		o := observed(func(o *Observation) { o.Queue.Spec.Priorities, o.Queue.Status = step.priorities, status }, step.change)
+		status = Decide(o).Status
+		o.Queue.Status = status
+		desired := DesiredQueue(o.Queue, &o.Effective, testCluster)
+		got := fmt.Sprint(WorkerPriorities(o.Queue, &desired))
+		require.True(t, got == step.want, "step %d: %s, want %s", i, got, step.want)
+	}
+	full := &broker.QueueConfig{Priorities: make([]broker.Priority, broker.MaxPriorities)}
+	require.Equal(t, full.Priorities, WorkerPriorities(newQueue(func(q *v1alpha1.Queue) { q.Status.Priorities = []string{"low"} }), full))
+}
+
 func TestOnlyAChangeOfStatsCanBeStoredLater(t *testing.T) {
 	before := Decide(observed(func(o *Observation) { o.Stats.DeadLetters = 1 })).Status
 	for name, row := range map[string]struct {
@@ -324,6 +349,7 @@ func TestEventsReportTransitions(t *testing.T) {
 		"the same engine":              {statusWith(onAsynq), statusWith(onAsynq), nil},
 		"replicas refused":             {&v1alpha1.QueueStatus{}, statusWith(oneReplica), []string{v1alpha1.ReasonReplicasRefused}},
 		"replicas still refused":       {statusWith(oneReplica), statusWith(oneReplica), nil},
+		"evictable messages":           {statusWith(), statusWith(evicting), []string{v1alpha1.ReasonMessagesEvictable}},
 		"more replicas":                {statusWith(oneReplica), statusWith(), []string{v1alpha1.ReasonFullyReplicated}},
 		"a replica goes offline":       {statusWith(), statusWith(oneOffline), []string{v1alpha1.ReasonReplicasOffline}},
 		"refused":                      {statusWith(), statusWith(failedWith(broker.Errorf(broker.ClassInvalid, "no"))), []string{v1alpha1.ReasonRefusedByBroker}},
@@ -370,22 +396,6 @@ func TestALongMessageIsTruncated(t *testing.T) {
 	}
 }
 
-func TestAQueueOnAServerThatMayEvictMessagesIsReadyAndSaysSo(t *testing.T) {
-	o := unobserved()
-	_, d := decideAll(t, &o, func(action Action) ActionResult {
-		var result ActionResult
-		if action == ActionEnsureQueue {
-			result.EnsureResult.EvictionPolicy = "allkeys-lru"
-		}
-		return result
-	})
-	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
-	require.True(t, c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonMessagesEvictable, "%+v", c)
-	require.Contains(t, c.Message, "allkeys-lru")
-	isReported := slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonMessagesEvictable })
-	require.True(t, isReported, "events %+v", d.Events)
-}
-
 func TestAQueueIsNotReadyWhileMessagesStayStranded(t *testing.T) {
 	const sweep = time.Minute
 	two, none := int64(2), int64(0)
@@ -421,22 +431,15 @@ func TestARescueThatIsNotCompleteContinuesBeforeTheNextSweep(t *testing.T) {
 		result ActionResult
 		want   time.Duration
 	}{
-		"it was complete":     {ActionResult{Rescue: broker.RescueResult{Rescued: broker.MaxRescued - 1}}, time.Hour},
-		"there may be more":   {ActionResult{Rescue: broker.RescueResult{Rescued: broker.MaxRescued}}, unfinishedInterval},
-		"messages are left":   {ActionResult{Rescue: broker.RescueResult{Stranded: new(int64(1))}}, unfinishedInterval},
-		"the broker failed":   {ActionResult{Err: broker.Errorf(broker.ClassUnreachable, "timeout")}, 0},
-		"the broker refused":  {ActionResult{Err: broker.Errorf(broker.ClassInvalid, "no")}, 0},
-		"the queue went away": {ActionResult{Err: broker.Errorf(broker.ClassNotFound, "no stream")}, 0},
+		"it was complete":   {ActionResult{Rescue: broker.RescueResult{Rescued: broker.MaxRescued - 1}}, time.Hour},
+		"there may be more": {ActionResult{Rescue: broker.RescueResult{Rescued: broker.MaxRescued}}, unfinishedInterval},
+		"messages are left": {ActionResult{Rescue: broker.RescueResult{Stranded: new(int64(1))}}, unfinishedInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observed()
 			o.History.Comparison.Expires = o.Now.Add(time.Hour)
 			o.Apply(ActionRescueMessages, row.result)
-			want := time.Time{}
-			if row.want > 0 {
-				want = o.Now.Add(row.want)
-			}
-			require.Equal(t, want, o.History.Comparison.Expires)
+			require.Equal(t, o.Now.Add(row.want), o.History.Comparison.Expires)
 		})
 	}
 }
@@ -457,13 +460,9 @@ func TestReplicatedIsTrueOnlyIfSeveralServersHaveAllMessages(t *testing.T) {
 		"three replicas":                      {storage{Replicas: 3, CurrentReplicas: 3}, 0, "True FullyReplicated", "3 servers have all messages", ""},
 		"more than by default":                {storage{Replicas: 5, CurrentReplicas: 5}, 0, "True FullyReplicated", "", ""},
 		"the broker refuses more than enough": {storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers"}, 0, "True FullyReplicated", "", ""},
-		"the broker refuses the default": {
-			storage{Replicas: 1, CurrentReplicas: 1, Refusal: "no peers"}, 0, "False ReplicasRefused", "1 of 3 replicas: no peers", "",
-		},
+		"the broker refuses the default":      {storage{Replicas: 1, CurrentReplicas: 1, Refusal: "no peers"}, 0, "False ReplicasRefused", "1 of 3 replicas: no peers", ""},
 		"the broker refuses the spec": {
-			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers", RefusesConfig: true},
-			5,
-			"False ReplicasRefused", "3 of 5 replicas: no peers", "False RefusedByBroker",
+			storage{Replicas: 3, CurrentReplicas: 3, Refusal: "no peers", RefusesConfig: true}, 5, "False ReplicasRefused", "3 of 5 replicas: no peers", "False RefusedByBroker",
 		},
 		"nothing adds replicas":                     {storage{Replicas: 1, CurrentReplicas: 1}, 0, "False ReplicasMissing", "drift is Warn", ""},
 		"one replica by choice":                     {storage{Replicas: 1, CurrentReplicas: 1}, 1, "False SingleReplica", "lost with its server", ""},

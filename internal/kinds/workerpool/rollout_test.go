@@ -90,8 +90,7 @@ func signalPool(old, updated int) *testPool {
 }
 
 func reportNothing(w *Worker) { w.Stats = nil }
-
-func countNothing(w *Worker) { w.Stats = &WorkerStats{} }
+func countNothing(w *Worker)  { w.Stats = &WorkerStats{} }
 
 func failImagePull(w *Worker) {
 	w.Running, w.ReadySince, w.Stats = false, time.Time{}, nil

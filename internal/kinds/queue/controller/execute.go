@@ -95,6 +95,8 @@ func (r *Reconciler) execute(ctx context.Context, o *queue.Observation, d *queue
 		if target, result.MoveProblem, err = r.moveTarget(ctx, o); err == nil && result.MoveProblem == nil {
 			_, result.Err = engine.DeadLetters(name).Move(ctx, target, moveBatchSize)
 		}
+	case d.Action == queue.ActionRequeueDeadLetters:
+		result.Requeued, result.Err = requeueDeadLetters(ctx, engine.DeadLetters(name).Requeue, &d.Requeue)
 	case d.Action == queue.ActionReadStats && o.Queue.DeletionTimestamp.IsZero():
 		result.Stats, result.Err = conn.Stats(ctx, name, d.MaxStatsAge)
 	default:
@@ -122,8 +124,6 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 	case queue.ActionRescueMessages:
 		result.Rescue, result.Err = engine.Rescue(ctx, name)
 		rescuedMessages.Of(o.Queue).Add(float64(result.Rescue.Rescued))
-	case queue.ActionRequeueDeadLetters:
-		result.Requeued, result.Err = engine.DeadLetters(name).Requeue(ctx, broker.RequeueOptions{})
 	case queue.ActionPurgeDeadLetters:
 		result.Err = engine.DeadLetters(name).Purge(ctx)
 	case queue.ActionRejectMessages:
@@ -132,7 +132,28 @@ func executeOnBroker(ctx context.Context, engine broker.Engine, o *queue.Observa
 		result.Err = engine.ReleaseOwnership(ctx, name, owner)
 	case queue.ActionDeleteQueue:
 		result.Err = engine.DeleteQueue(ctx, name, owner)
-	case queue.ActionNone, queue.ActionAddFinalizer, queue.ActionAssertFresh, queue.ActionLookUpOwner, queue.ActionMoveDeadLetters:
+	case queue.ActionNone, queue.ActionAddFinalizer, queue.ActionAssertFresh, queue.ActionLookUpOwner, queue.ActionMoveDeadLetters,
+		queue.ActionRequeueDeadLetters:
 	}
 	return result
+}
+
+// requeueDeadLetters stops before ctx ends: a request that is cut off would look like a broker that does not answer.
+func requeueDeadLetters(
+	ctx context.Context, requeue func(context.Context, broker.RequeueOptions) (int, error), from *queue.RequeueProgress,
+) (part queue.RequeuedPart, err error) {
+	if from.Left <= 0 {
+		return part, nil
+	}
+	deadline, _ := ctx.Deadline()
+	until := deadline.Add(-actionTimeout / 2)
+	part.Requeued, err = requeue(ctx, broker.RequeueOptions{
+		After: from.After, Number: int(from.Left), Until: until,
+		Selects: func(letter *broker.DeadLetter) bool {
+			part.Processed, part.Last = part.Processed+1, letter.ID
+			return true
+		},
+	})
+	part.TimedOut = !time.Now().Before(until)
+	return part, err
 }

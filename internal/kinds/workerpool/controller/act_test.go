@@ -162,9 +162,7 @@ func TestARefusedProtectionIsNoErrorAndIsRepeatedAfterAMinute(t *testing.T) {
 		isError  bool
 		requests int // of two, two seconds apart
 	}{
-		"denied by a policy": {
-			apierrors.NewForbidden(pods, "worker-0", errors.New("ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no")), false, 1,
-		},
+		"denied by a policy":          {apierrors.NewForbidden(pods, "worker-0", errors.New("ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no")), false, 1},
 		"the Pod was deleted":         {apierrors.NewNotFound(pods, "worker-0"), false, 2},
 		"the Pod changed":             {apierrors.NewConflict(pods, "worker-0", errors.New("changed")), true, 2},
 		"the API server is not there": {errors.New("connection refused"), true, 2},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/broker/brokeraccess"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
+	"github.com/yardmaster/yardmaster/internal/kinds/queue"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool"
 	"github.com/yardmaster/yardmaster/worker"
 )
@@ -52,7 +54,8 @@ func (r *Reconciler) observeConfig(ctx context.Context, observed *Observed) erro
 	return nil
 }
 
-// configureBroker sets how workers connect. It returns the Secrets that they mount.
+// configureBroker sets how workers connect. It returns the Secrets that they mount. The mounted keys are part of the revision: another login
+// method, or another certificate authority, needs new workers, but new values of the same keys do not.
 func (r *Reconciler) configureBroker(
 	ctx context.Context, namespace string, key brokeraccess.Key, b *worker.BrokerConfig,
 ) (map[string]workerpool.MountedSecret, error) {
@@ -69,7 +72,8 @@ func (r *Reconciler) configureBroker(
 			CertificateFile: keys.mountedFile(dirTLS, corev1.TLSCertKey),
 			KeyFile:         keys.mountedFile(dirTLS, corev1.TLSPrivateKeyKey),
 		}
-		secrets[dirTLS] = workerpool.MountedSecret{Secret: key.TLSSecret}
+		used := slices.DeleteFunc([]string{keyCA, corev1.TLSCertKey, corev1.TLSPrivateKeyKey}, func(key string) bool { return !keys[key] })
+		secrets[dirTLS] = workerpool.MountedSecret{Secret: key.TLSSecret, Keys: used}
 	}
 	if key.CredentialsSecret != "" {
 		keys, err := r.readSecretKeys(ctx, namespace, key.CredentialsSecret)
@@ -80,8 +84,6 @@ func (r *Reconciler) configureBroker(
 		if len(used) == 0 {
 			return nil, brokeraccess.InvalidSecret("the Secret %q has none of the keys username, token, creds, nkey", key.CredentialsSecret)
 		}
-		// The mounted keys are part of the revision: another login method needs new workers, but new credentials do
-		// not.
 		secrets[dirCredentials] = workerpool.MountedSecret{Secret: key.CredentialsSecret, Keys: used}
 	}
 	if key.SentinelSecret != "" {
@@ -141,7 +143,7 @@ func (qs *observedQueues) addToConfig(c *worker.Config, breaker *v1alpha1.Circui
 		if config.Results.IsEnabled() {
 			q.Results = &worker.ResultsConfig{Retention: worker.Duration(config.Results.Retention)}
 		}
-		for _, p := range config.Priorities {
+		for _, p := range queue.WorkerPriorities(qs.all[i].object, config) {
 			q.Priorities = append(q.Priorities, worker.PriorityConfig{Name: p.Name, Weight: p.Weight})
 		}
 		c.Queues = append(c.Queues, q)

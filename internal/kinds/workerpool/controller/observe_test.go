@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,22 +147,25 @@ func TestConnectionSettingsAreInTheConfigurationOnlyIfTheyAreSet(t *testing.T) {
 	for _, setting := range []string{"inboxPrefix", "jetStreamDomain", "sentinel"} {
 		require.True(t, !strings.Contains(without.File, setting) && without.Connection == "", "without settings: %+v", without)
 	}
+	c, err := worker.ParseConfig([]byte(without.File))
+	require.True(t, err == nil && slices.Equal(c.Queues[0].Priorities, []worker.PriorityConfig{{Name: "default", Weight: 1}, {Name: "removed", Weight: 1}}), "%+v: %v", c, err)
 	o := observeWithSecret(t, secret, func(key *brokeraccess.Key) { key.JetStreamDomain, key.InboxPrefix = "hub", "_INBOX_a" })
-	c, err := worker.ParseConfig([]byte(o.Config.File))
+	c, err = worker.ParseConfig([]byte(o.Config.File))
 	require.True(t, err == nil && c.Broker.JetStreamDomain == "hub" && c.Broker.InboxPrefix == "_INBOX_a", "%+v: %v", c.Broker, err)
 	require.True(t, o.Config.Connection == "jetStreamDomain=hub,inboxPrefix=_INBOX_a", "the connection is %q", o.Config.Connection)
 }
 
-func TestWorkersLogInToTheSentinels(t *testing.T) {
+func TestWorkersLogInToTheSentinelsAndMountOnlyTheKeysThatTheyUse(t *testing.T) {
 	withSentinels := func(key *brokeraccess.Key) {
-		key.CredentialsSecret, key.SentinelMaster, key.SentinelSecret = "", "main", "login"
+		key.CredentialsSecret, key.SentinelMaster, key.SentinelSecret, key.TLSSecret = "", "main", "login", "login"
 	}
-	o := observeWithSecret(t, map[string]string{"username": "me", "password": "p"}, withSentinels)
+	o := observeWithSecret(t, map[string]string{"username": "me", "password": "p", "ca.crt": "c", "tls.crt": ""}, withSentinels)
 	c := require.Call(worker.ParseConfig([]byte(o.Config.File))).Succeeds(t)
 	const dir = "/etc/yardmaster/sentinel/"
 	require.Equal(t, worker.SentinelConfig{MasterName: "main", UsernameFile: dir + "username", PasswordFile: dir + "password"}, c.Broker.Sentinel)
 	require.Equal(t, "sentinelMaster=main", o.Config.Connection)
 	require.Equal(t, workerpool.MountedSecret{Secret: "login", Keys: []string{"username", "password"}}, o.Config.Secrets["sentinel"])
+	require.Equal(t, workerpool.MountedSecret{Secret: "login", Keys: []string{"ca.crt"}}, o.Config.Secrets["tls"]) // another key: a new revision
 	require.Equal(t, v1alpha1.ReasonSecretInvalid, observeWithSecret(t, map[string]string{"password": "p"}, withSentinels).Problem.Reason)
 }
 
@@ -180,14 +184,14 @@ func observeWithSecret(t *testing.T, secret map[string]string, changes ...func(*
 	observed := &Observed{
 		Observation: workerpool.Observation{Pool: &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mail"}}},
 		queues: &observedQueues{
-			conn: &brokerconn.Conn{Key: key}, all: []observedQueue{{object: &v1alpha1.Queue{}, config: broker.DefaultQueueConfig("orders"), weight: 1}},
+			conn: &brokerconn.Conn{Key: key}, all: []observedQueue{{object: &v1alpha1.Queue{Status: v1alpha1.QueueStatus{Priorities: []string{"removed"}}}, config: broker.DefaultQueueConfig("orders"), weight: 1}},
 		},
 	}
 	require.NoError(t, r.observeConfig(t.Context(), observed))
 	return observed
 }
 
-func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *testing.T) {
+func TestPoolIsReconciledWhenItsQueueBecomesReadyOrProvesItsOwnerOrHasOtherPriorities(t *testing.T) {
 	proven := &v1alpha1.Queue{}
 	proven.Status.Name, proven.Status.Effective = "mail", &v1alpha1.QueueEffective{}
 	proven.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}}
@@ -204,8 +208,9 @@ func TestPoolIsReconciledWhenItsQueueBecomesReadyOrIsProvenToOwnItsQueue(t *test
 		"no longer ready":             {ready, notReady, false},
 		"proven to own its queue":     {&v1alpha1.Queue{}, proven, true},
 		"still proven, other changes": {proven, proven, false},
+		"a priority became empty":     {&v1alpha1.Queue{Status: v1alpha1.QueueStatus{Priorities: []string{"low"}}}, &v1alpha1.Queue{}, true},
 	} {
-		require.True(t, becomesUsable.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}) == test.want, "%s: not %t", title, test.want)
+		require.True(t, changesForPools.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}) == test.want, "%s: not %t", title, test.want)
 	}
 }
 

@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&networkingv1.NetworkPolicy{}, shared...).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToPool)).
 		Watches(&v1alpha1.Queue{}, handler.EnqueueRequestsFromMapFunc(r.queueToPools),
-			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, becomesUsable))).
+			builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, changesForPools))).
 		Watches(&v1alpha1.Policy{}, kube.NewNamespaceHandler(r.policies.Invalidate, r.poolsOfNamespace), spec).
 		WatchesRawSource(source.Func(r.forwardNotifications)).
 		WatchesRawSource(source.Func(r.peers.EnqueueTo)).
@@ -115,9 +115,9 @@ func (r *Reconciler) poolsOfNamespace(ctx context.Context, namespace string) []r
 	return kube.RequestsForList(ctx, r.Client, &v1alpha1.WorkerPoolList{}, client.InNamespace(namespace))
 }
 
-// becomesUsable selects Queues that became ready, or that became the owner of their queue. Without it, their pools
-// would have no stats until their next reconciliation.
-var becomesUsable = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// changesForPools selects Queues that became ready, that became the owner of their queue, or whose priorities on the
+// broker changed. Without it, their pools would have no stats, and workers other priorities, until their next reconciliation.
+var changesForPools = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.Queue)
 	after, _ := e.ObjectNew.(*v1alpha1.Queue)
 	if before == nil || after == nil {
@@ -127,7 +127,8 @@ var becomesUsable = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	if effective := after.Status.Effective; effective != nil {
 		on = effective.Broker
 	}
-	return !isQueueReady(before) && isQueueReady(after) || !queue.OwnsQueue(before, on) && queue.OwnsQueue(after, on)
+	return !isQueueReady(before) && isQueueReady(after) || !queue.OwnsQueue(before, on) && queue.OwnsQueue(after, on) ||
+		!slices.Equal(before.Status.Priorities, after.Status.Priorities)
 }}
 
 func isQueueReady(q *v1alpha1.Queue) bool {
