@@ -80,11 +80,7 @@ func TestTheCacheKeepsFewBytesOfLargeObjects(t *testing.T) {
 			"a field manager's field": {ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(text)}}},
 		} {
 			object := kind.DeepCopyObject().(client.Object)
-			object.SetAnnotations(maps.Clone(metadata.Annotations))
-			object.SetLabels(metadata.Labels)
-			object.SetFinalizers(metadata.Finalizers)
-			object.SetOwnerReferences(metadata.OwnerReferences)
-			object.SetManagedFields(metadata.ManagedFields)
+			metadata.DeepCopyInto(object.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta))
 			objects[fmt.Sprintf("%T with %s", kind, title)] = object
 		}
 	}

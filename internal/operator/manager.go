@@ -32,6 +32,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = float32(o.KubeAPIQPS), o.KubeAPIBurst
 	config.Wrap(kube.IgnoreRetryAfter)
+	config.Wrap(informer.RecordNamespaces)
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)

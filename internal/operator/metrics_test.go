@@ -49,7 +49,12 @@ func exportedMetrics(t *testing.T) map[string]bool {
 			names[match[1]] = true
 		}
 	}
-	addWorkerMetrics(t, names)
+	// A new worker does not export its metrics without a value, so their names are those in its source.
+	found := metricDefinition.FindAllStringSubmatch(string(readFiles(t, "worker/metrics.go")["../../worker/metrics.go"]), -1)
+	require.True(t, len(found) != 0, "the worker's source has no metrics")
+	for _, match := range found {
+		names[match[1]] = true
+	}
 	return names
 }
 
@@ -77,15 +82,24 @@ func registerAllMetrics(t *testing.T) {
 	}
 }
 
+// readFiles returns the content of the files in the repository that match a pattern.
+func readFiles(t *testing.T, pattern string) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
+	require.True(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
+	contents := map[string][]byte{}
+	for _, file := range files {
+		contents[file] = require.Call(os.ReadFile(file)).Succeeds(t)
+	}
+	return contents
+}
+
 // mentionedMetrics are the metrics that files speak of, and in which file. Of a histogram there are several.
 func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
 	names := map[string]string{}
 	for _, pattern := range patterns {
-		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
-		require.True(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
-		for _, file := range files {
-			content := require.Call(os.ReadFile(file)).Succeeds(t)
+		for file, content := range readFiles(t, pattern) {
 			for _, name := range metricName.FindAllString(string(content), -1) {
 				for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 					name = strings.TrimSuffix(name, suffix)
@@ -95,17 +109,6 @@ func mentionedMetrics(t *testing.T, patterns ...string) map[string]string {
 		}
 	}
 	return names
-}
-
-// addWorkerMetrics adds the names of a worker's metrics from its source, because a new worker does not export those without a value.
-func addWorkerMetrics(t *testing.T, names map[string]bool) {
-	t.Helper()
-	source := require.Call(os.ReadFile(filepath.Join("..", "..", "worker", "metrics.go"))).Succeeds(t)
-	found := metricDefinition.FindAllStringSubmatch(string(source), -1)
-	require.True(t, len(found) != 0, "the worker's source has no metrics")
-	for _, match := range found {
-		names[match[1]] = true
-	}
 }
 
 func TestEachMetricIsDocumentedAndEachMentionedOneExists(t *testing.T) {
@@ -155,10 +158,7 @@ func alertExpressions(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range []string{"config/components/*/rules.yaml", "config/dashboards/*.json"} {
-		files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
-		require.True(t, err == nil && len(files) != 0, "%s: %v, %v", pattern, files, err)
-		for _, file := range files {
-			content := require.Call(os.ReadFile(file)).Succeeds(t)
+		for file, content := range readFiles(t, pattern) {
 			var parsed any
 			err := yaml.UnmarshalStrict(content, &parsed) // JSON is YAML
 			require.True(t, err == nil, "%s: %v", file, err)
@@ -206,21 +206,20 @@ type kubeStateMetrics struct {
 	}
 }
 
-func readYAML(t *testing.T, path string, into any) {
+func readYAML(t *testing.T, pattern string, into any) {
 	t.Helper()
-	content := require.Call(os.ReadFile(path)).Succeeds(t)
-	err := yaml.Unmarshal(content, into)
-	require.True(t, err == nil, "%s: %v", path, err)
+	for file, content := range readFiles(t, pattern) {
+		err := yaml.Unmarshal(content, into)
+		require.True(t, err == nil, "%s: %v", file, err)
+	}
 }
 
 func readCRDs(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
-	require.True(t, err == nil && len(files) != 0, "%v, %v", files, err)
 	schemas := map[string]*apiextensionsv1.JSONSchemaProps{}
-	for _, file := range files {
+	for file, content := range readFiles(t, "config/crd/bases/*.yaml") {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		readYAML(t, file, crd)
+		require.True(t, yaml.Unmarshal(content, crd) == nil, "%s is not a CustomResourceDefinition", file)
 		for i := range crd.Spec.Versions {
 			version := &crd.Spec.Versions[i]
 			schemas[crd.Spec.Group+"/"+version.Name+"/"+crd.Spec.Names.Kind] = version.Schema.OpenAPIV3Schema
@@ -247,7 +246,7 @@ func schemaAt(schema *apiextensionsv1.JSONSchemaProps, path ...string) *apiexten
 // kube-state-metrics logs an error for each object without one of these fields.
 func TestKubeStateMetricsExportsTheConditionsOfAllKinds(t *testing.T) {
 	var configuration kubeStateMetrics
-	readYAML(t, filepath.Join("..", "..", "config", "kube-state-metrics", "custom-resource-state.yaml"), &configuration)
+	readYAML(t, "config/kube-state-metrics/custom-resource-state.yaml", &configuration)
 	isOne := len(configuration.Spec.Resources) == 1 && len(configuration.Spec.Resources[0].Metrics) == 1
 	require.True(t, isOne, "configuration %+v, want one metric of all kinds", configuration)
 	resource := &configuration.Spec.Resources[0]
@@ -267,7 +266,7 @@ func TestServiceMonitorKeepsTheNamespaceLabelOfMetrics(t *testing.T) {
 	var monitor struct {
 		Spec struct{ Endpoints []struct{ HonorLabels bool } }
 	}
-	readYAML(t, filepath.Join("..", "..", "config", "components", "prometheus", "service_monitor.yaml"), &monitor)
+	readYAML(t, "config/components/prometheus/service_monitor.yaml", &monitor)
 	require.True(t, len(monitor.Spec.Endpoints) != 0, "no endpoints")
 	for i, endpoint := range monitor.Spec.Endpoints {
 		require.True(t, endpoint.HonorLabels, "endpoint %d does not honour the labels", i)

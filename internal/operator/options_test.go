@@ -80,22 +80,12 @@ func TestParseFlags(t *testing.T) {
 		environment map[string]string
 		want        func(*optionsSummary)
 	}{
-		"no flags":                               {want: func(*optionsSummary) {}},
-		"namespaces are sorted and deduplicated": {args: "--namespaces=b,a,,b", want: func(s *optionsSummary) { s.Namespaces = []string{"a", "b"} }},
-		"the environment sets omitted flags": {
-			environment: map[string]string{"YARDMASTER_KUBE_API_QPS": "50", "YARDMASTER_LEADER_ELECT": "false"},
-			want:        func(s *optionsSummary) { s.KubeAPIQPS, s.LeaderElection.Enabled = 50, false },
-		},
-		"a flag takes precedence over the environment": {
-			args:        "--concurrency=3",
-			environment: map[string]string{"YARDMASTER_CONCURRENCY": "7"},
-			want:        func(s *optionsSummary) { s.Concurrency = 3 },
-		},
-		"an empty variable is a value": {environment: map[string]string{"YARDMASTER_NAMESPACES": ""}, want: func(*optionsSummary) {}},
-		"booleans are disabled": {
-			args: "--webhook=false --metrics-secure=false --metrics-bind-address=0",
-			want: func(s *optionsSummary) { s.Webhook, s.Metrics = false, MetricsOptions{Address: "0"} },
-		},
+		"no flags":                                     {want: func(*optionsSummary) {}},
+		"namespaces are sorted and deduplicated":       {args: "--namespaces=b,a,,b", want: func(s *optionsSummary) { s.Namespaces = []string{"a", "b"} }},
+		"the environment sets omitted flags":           {environment: map[string]string{"YARDMASTER_KUBE_API_QPS": "50", "YARDMASTER_LEADER_ELECT": "false"}, want: func(s *optionsSummary) { s.KubeAPIQPS, s.LeaderElection.Enabled = 50, false }},
+		"a flag takes precedence over the environment": {args: "--concurrency=3", environment: map[string]string{"YARDMASTER_CONCURRENCY": "7"}, want: func(s *optionsSummary) { s.Concurrency = 3 }},
+		"an empty variable is a value":                 {environment: map[string]string{"YARDMASTER_NAMESPACES": ""}, want: func(*optionsSummary) {}},
+		"booleans are disabled":                        {args: "--webhook=false --metrics-secure=false --metrics-bind-address=0", want: func(s *optionsSummary) { s.Webhook, s.Metrics = false, MetricsOptions{Address: "0"} }},
 		"report namespaces enable jobreport": {
 			args: "--report-namespaces=b,a,b --report-interval=30s --report-top=7",
 			want: func(s *optionsSummary) {
@@ -103,10 +93,7 @@ func TestParseFlags(t *testing.T) {
 				s.Report.Namespaces, s.Report.Interval, s.Report.MaxFindings = []string{"a", "b"}, 30*time.Second, 7
 			},
 		},
-		"only jobreport": {
-			args: "--controllers=jobreport --report-namespaces=a",
-			want: func(s *optionsSummary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} },
-		},
+		"only jobreport": {args: "--controllers=jobreport --report-namespaces=a", want: func(s *optionsSummary) { s.Controllers, s.Report.Namespaces = []string{"jobreport"}, []string{"a"} }},
 		"a default broker": {
 			args:        "--broker-url-secret=nats/address --broker-tls-secret=nats-tls --broker-jetstream-domain=hub --broker-inbox-prefix=_INBOX_a --queue-sweep=30s",
 			environment: map[string]string{"YARDMASTER_BROKER_CREDENTIALS_SECRET": "nats-login"},
@@ -133,9 +120,7 @@ func TestParseFlags(t *testing.T) {
 				}}
 			},
 		},
-		"OpenReports": {
-			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"}, want: func(s *optionsSummary) { s.Report.OpenReports = true },
-		},
+		"OpenReports": {environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "true"}, want: func(s *optionsSummary) { s.Report.OpenReports = true }},
 		"thresholds from flags and the environment": {
 			args:        "--report-never-started-suspicious-after=5s",
 			environment: map[string]string{"YARDMASTER_REPORT_NEVER_STARTED_ZOMBIE_AFTER": "0s"},
@@ -164,45 +149,30 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 		environment map[string]string
 		want        string
 	}{
-		"an argument that is not a flag":       {args: "start", want: `unexpected argument "start"`},
-		"an unknown flag":                      {args: "--speed=9", want: "not defined: -speed"},
-		"an unknown controller":                {args: "--controllers=cron", want: `unknown controller "cron"`},
-		"jobreport without namespaces":         {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
-		"no controller left":                   {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession,-egressproxy,-schedule", want: "leaves no controller to run"},
-		"a scan interval of 0":                 {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
-		"too many findings":                    {args: "--report-top=501", want: "must be between 0 and 500"},
-		"a negative threshold":                 {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},
-		"a concurrency of 0":                   {args: "--concurrency=0", want: "must be at least 1"},
-		"an unknown engine":                    {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
-		"credentials without a broker URL":     {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
-		"a domain on the engine Asynq":         {args: "--broker-url-secret=redis --broker-engine=Asynq --broker-jetstream-domain=hub", want: "and the engine NATS"},
-		"Sentinels on the engine NATS":         {args: "--broker-url-secret=nats --broker-sentinel-master=main", want: "and the engine Asynq"},
-		"a login at no Sentinels":              {args: "--broker-sentinel-credentials-secret=login", want: "needs --broker-sentinel-master"},
-		"a cluster with all public addresses":  {args: "--cluster-cidrs=203.0.113.0/24,0.0.0.0/0", want: "0.0.0.0/0 has all public addresses"},
-		"an address instead of a network":      {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
-		"a namespace of Kubernetes":            {args: "--namespaces=team-a,kube-system", want: "does not work in namespace kube-system"},
-		"reports on a namespace of Kubernetes": {args: "--report-namespaces=kube-public", want: "does not work in namespace kube-public"},
-		"a sweep interval of 0":                {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
-		"a misspelled variable": {
-			environment: map[string]string{"YARDMASTER_DENY_CIDR": "10.0.0.0/8"},
-			want:        "YARDMASTER_DENY_CIDR is set, but there is no flag --deny-cidr",
-		},
-		"a misspelled variable beside the right flag": {
-			args:        "--deny-cidrs=10.0.0.0/8",
-			environment: map[string]string{"YARDMASTER_DENY_CIDR": "10.0.0.0/8"},
-			want:        "YARDMASTER_DENY_CIDR is set, but there is no flag --deny-cidr",
-		},
-		"an invalid boolean in the environment": {
-			environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"},
-			want:        `invalid value "perhaps" of YARDMASTER_WEBHOOK`,
-		},
-		"an invalid boolean for OpenReports": {
-			environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "perhaps"},
-			want:        `invalid value "perhaps" of YARDMASTER_REPORT_OPENREPORTS`,
-		},
-		"a lease that expires before it is renewed": {
-			args: "--leader-election-lease-duration=5s", want: "must be longer than --leader-election-renew-deadline",
-		},
+		"an argument that is not a flag":              {args: "start", want: `unexpected argument "start"`},
+		"an unknown flag":                             {args: "--speed=9", want: "not defined: -speed"},
+		"an unknown controller":                       {args: "--controllers=cron", want: `unknown controller "cron"`},
+		"jobreport without namespaces":                {args: "--controllers=jobreport", want: "jobreport, which needs --report-namespaces"},
+		"no controller left":                          {args: "--controllers=*,-sequentialjob,-queue,-workerpool,-policy,-agenticsession,-egressproxy,-schedule", want: "leaves no controller to run"},
+		"a scan interval of 0":                        {args: "--report-interval=0s", want: "--report-interval is 0s, must be at least 1s"},
+		"too many findings":                           {args: "--report-top=501", want: "must be between 0 and 500"},
+		"a negative threshold":                        {args: "--report-no-ready-pods-zombie-after=-1h", want: "no-ready-pods-zombie-after is -1h0m0s, must not be negative"},
+		"a concurrency of 0":                          {args: "--concurrency=0", want: "must be at least 1"},
+		"an unknown engine":                           {args: "--broker-engine=Kafka", want: `--broker-engine is "Kafka", must be one of NATS, Asynq`},
+		"credentials without a broker URL":            {args: "--broker-credentials-secret=login", want: "need --broker-url-secret"},
+		"a domain on the engine Asynq":                {args: "--broker-url-secret=redis --broker-engine=Asynq --broker-jetstream-domain=hub", want: "and the engine NATS"},
+		"Sentinels on the engine NATS":                {args: "--broker-url-secret=nats --broker-sentinel-master=main", want: "and the engine Asynq"},
+		"a login at no Sentinels":                     {args: "--broker-sentinel-credentials-secret=login", want: "needs --broker-sentinel-master"},
+		"a cluster with all public addresses":         {args: "--cluster-cidrs=203.0.113.0/24,0.0.0.0/0", want: "0.0.0.0/0 has all public addresses"},
+		"an address instead of a network":             {args: "--deny-cidrs=10.0.0.1/8", want: `"10.0.0.1/8" is not a network`},
+		"a namespace of Kubernetes":                   {args: "--namespaces=team-a,kube-system", want: "does not work in namespace kube-system"},
+		"reports on a namespace of Kubernetes":        {args: "--report-namespaces=kube-public", want: "does not work in namespace kube-public"},
+		"a sweep interval of 0":                       {args: "--queue-sweep=0s", want: "--queue-sweep is 0s, must be at least 1s"},
+		"a misspelled variable":                       {environment: map[string]string{"YARDMASTER_DENY_CIDR": "10.0.0.0/8"}, want: "YARDMASTER_DENY_CIDR is set, but there is no flag --deny-cidr"},
+		"a misspelled variable beside the right flag": {args: "--deny-cidrs=10.0.0.0/8", environment: map[string]string{"YARDMASTER_DENY_CIDR": "10.0.0.0/8"}, want: "YARDMASTER_DENY_CIDR is set, but there is no flag --deny-cidr"},
+		"an invalid boolean in the environment":       {environment: map[string]string{"YARDMASTER_WEBHOOK": "perhaps"}, want: `invalid value "perhaps" of YARDMASTER_WEBHOOK`},
+		"an invalid boolean for OpenReports":          {environment: map[string]string{"YARDMASTER_REPORT_OPENREPORTS": "perhaps"}, want: `invalid value "perhaps" of YARDMASTER_REPORT_OPENREPORTS`},
+		"a lease that expires before it is renewed":   {args: "--leader-election-lease-duration=5s", want: "must be longer than --leader-election-renew-deadline"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseFlags(strings.Fields(row.args), environmentOf(row.environment), io.Discard)
@@ -212,29 +182,18 @@ func TestParseFlagsRejectsInvalidFlags(t *testing.T) {
 }
 
 func TestOperatorNamespaceIsDetected(t *testing.T) {
-	for name, row := range map[string]struct {
-		args               string
-		wantLeaseNamespace string
-		wantError          string
-	}{
-		"the Lease is in the operator's namespace":                {"--operator-namespace=a", "a", ""},
-		"the Lease is in another namespace":                       {"--operator-namespace=a --leader-election-namespace=b", "b", ""},
-		"in a namespace of Kubernetes":                            {"--operator-namespace=kube-system", "", "does not work in namespace kube-system"},
-		"outside a cluster, without leader election and webhooks": {"--leader-elect=false --webhook=false", "", ""},
-		"outside a cluster, the namespace of the Service of the webhooks is unknown": {
-			"--leader-elect=false", "", "--operator-namespace must be given",
-		},
-		"outside a cluster, the namespace of the Lease is unknown": {"--webhook=false", "", "--leader-election-namespace must be given"},
+	for name, row := range map[string]struct{ args, want string }{
+		"the Lease is in the operator's namespace":                                   {"--operator-namespace=a", `"a" <nil>`},
+		"the Lease is in another namespace":                                          {"--operator-namespace=a --leader-election-namespace=b", `"b" <nil>`},
+		"in a namespace of Kubernetes":                                               {"--operator-namespace=kube-system", "does not work in namespace kube-system"},
+		"outside a cluster, without leader election and webhooks":                    {"--leader-elect=false --webhook=false", `"" <nil>`},
+		"outside a cluster, the namespace of the Service of the webhooks is unknown": {"--leader-elect=false", "--operator-namespace must be given"},
+		"outside a cluster, the namespace of the Lease is unknown":                   {"--webhook=false", "--leader-election-namespace must be given"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := require.Call(ParseFlags(strings.Fields(row.args), environmentOf(nil), io.Discard)).Succeeds(t)
 			err := options.detectNamespaces()
-			if row.wantError != "" {
-				require.ErrorContains(t, err, row.wantError)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, row.wantLeaseNamespace, options.LeaderElection.Namespace)
+			require.Contains(t, fmt.Sprintf("%q %v", options.LeaderElection.Namespace, err), row.want)
 		})
 	}
 }
@@ -271,14 +230,12 @@ func TestMissingCustomResourceDefinitionsAreReported(t *testing.T) {
 		controllers []Controller
 		want        string
 	}{
-		"everything is installed":        {[]Controller{crane}, ""},
+		"everything is installed":        {[]Controller{crane}, "<nil>"},
 		"the kind of a controller":       {[]Controller{crane, other}, "controller switch" + missing},
 		"a kind that a controller needs": {[]Controller{watching}, "controller crane" + missing},
 	} {
 		t.Run(title, func(t *testing.T) {
-			err := checkInstalled(mapper, row.controllers)
-			isNamed := err != nil && row.want != "" && strings.Contains(err.Error(), row.want)
-			require.True(t, isNamed || err == nil && row.want == "", "error %v, want one with %q", err, row.want)
+			require.Contains(t, fmt.Sprint(checkInstalled(mapper, row.controllers)), row.want)
 		})
 	}
 }

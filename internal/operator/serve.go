@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
+	"github.com/yardmaster/yardmaster/internal/kube/informer"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 )
 
@@ -42,8 +43,10 @@ const (
 type probes struct{ live, ready healthz.Handler }
 
 func newProbes() *probes {
-	ping := func() map[string]healthz.Checker { return map[string]healthz.Checker{"ping": healthz.Ping} }
-	return &probes{live: healthz.Handler{Checks: ping()}, ready: healthz.Handler{Checks: ping()}}
+	return &probes{
+		live:  healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}},
+		ready: healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping, "watches": informer.CheckAccess}},
+	}
 }
 
 // serve serves the probes. All checks must have been added.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,6 +13,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/yardmaster/yardmaster/internal/kube/informer"
 	"github.com/yardmaster/yardmaster/internal/pod/listener"
 	"github.com/yardmaster/yardmaster/test/background"
 	"github.com/yardmaster/yardmaster/test/poll"
@@ -55,6 +64,24 @@ func TestIdlePeersDoNotExcludeTheProbesOfTheKubelet(t *testing.T) {
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Minute)))
 		_, err := c.Read(make([]byte, 1))
 		require.True(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "an idle connection beyond the limit is open: %v", err)
+	}
+}
+
+func TestTheOperatorIsReadyOnlyIfItMayReadANamespace(t *testing.T) {
+	address := startTestServer(t, &newProbes().ready, listener.Limits{Total: 8, Unproven: 8}, nil)
+	refused := apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
+	pods := &cache.ListWatch{
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, refused },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go informer.NewInformer(pods, &corev1.Pod{}, 0, nil).RunWithContext(ctx)
+	for _, want := range []int{http.StatusInternalServerError, http.StatusOK} {
+		poll.Until(t, "the status "+http.StatusText(want), func() bool {
+			return require.Call(get(t, http.DefaultClient, "http://"+address+"/")).Succeeds(t) == want
+		})
+		stop()
 	}
 }
 

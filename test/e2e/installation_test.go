@@ -733,9 +733,14 @@ func testNamespaceIsDeleted(t *testing.T) {
 	waitUntilDeleted(t, ns)
 	t.Logf("the namespace was deleted after %v", roundedSince(start))
 
-	// Later tests need the operator, which needs all watched namespaces when it restarts.
+	// A restarted operator works without the namespace, and in it when the namespace and its Roles exist again.
+	o.runKubectl("-n", operatorNamespace, "rollout", "restart", "deployment/"+operatorName)
+	require.NoError(t, waitForOperator(t.Context()))
+	created := testbuilder.SequentialJob("after-restart", "").Step("a", shellScript("true"))
+	createSequence(t, created.Obj()).waitForPhase(v1alpha1.PhaseCompleted)
 	require.NoError(t, createNamespace(t.Context(), terminatingNamespace))
 	require.NoError(t, deployOperator(t.Context(), exclusiveNamespaces))
+	createSequenceIn(t, terminatingNamespace, created.Obj()).waitForPhase(v1alpha1.PhaseCompleted)
 	require.NoError(t, waitForOperator(t.Context()))
 }
 

@@ -10,12 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/yardmaster/yardmaster/internal/clock"
 )
 
-// watchRetryInterval is the minimum wait before an informer retries; the maximum is twice as long. It does not grow:
+// watchRetryInterval is the minimum wait before an informer retries; the maximum is twice as long. It grows only after refusals:
 // client-go's backoff grows to a minute, so that the operator would miss events for most of a minute after the API server is
 // available again. Two waits follow each other if a watch must start with a new list.
 const watchRetryInterval = 300 * time.Millisecond
+
+// maxRefusedInterval is the maximum wait of an informer that the API server refuses; with jitter, twice as long.
+const maxRefusedInterval = 30 * time.Second
 
 // NewInformer returns an informer that recovers about a second after an outage of the API server, however long the outage was.
 // It is for cache.Options.NewInformer.
@@ -28,12 +33,14 @@ func NewInformer(watched cache.ListerWatcher, object runtime.Object, resync time
 }
 
 func newInformer(watched cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers, onRestore func(error)) cache.SharedIndexInformer {
-	relay := &eventRelay{firstListDone: make(chan struct{}), events: make(chan watch.Event), knownObjects: map[string]knownObject{}}
 	recordRecovery := func(took time.Duration) { recoveryDuration.Observe(took.Seconds()) }
+	source := newRecoveryListerWatcher(watched, recordRecovery, onRestore)
+	relay := &eventRelay{firstListDone: make(chan struct{}), events: make(chan watch.Event), knownObjects: map[string]knownObject{}}
 	return &recoveringInformer{
 		SharedIndexInformer: cache.NewSharedIndexInformer(relay, object, resync, indexers),
 		relay:               relay,
-		reflector: cache.NewReflectorWithOptions(newRecoveryListerWatcher(watched, recordRecovery, onRestore), object, relay, cache.ReflectorOptions{
+		access:              source.access,
+		reflector: cache.NewReflectorWithOptions(source, object, relay, cache.ReflectorOptions{
 			Backoff: &wait.Backoff{Duration: watchRetryInterval, Jitter: 1}, // between two attempts to watch
 		}),
 		handleWatchError: cache.DefaultWatchErrorHandler,
@@ -44,6 +51,7 @@ type recoveringInformer struct {
 	cache.SharedIndexInformer
 
 	relay     *eventRelay
+	access    *access
 	reflector *cache.Reflector
 	// handleWatchError receives the errors of list and watch.
 	handleWatchError cache.WatchErrorHandlerWithContext
@@ -58,26 +66,35 @@ func (i *recoveringInformer) Run(stop <-chan struct{}) {
 func (i *recoveringInformer) RunWithContext(ctx context.Context) {
 	i.relay.done = ctx.Done()
 	defer i.relay.releaseAll()
+	informers.add(i.access)
+	defer informers.remove(i.access)
 	var reflecting wait.Group
 	defer reflecting.Wait()
 	reflecting.StartWithContext(ctx, i.listAndWatchUntilDone)
 	i.SharedIndexInformer.RunWithContext(ctx)
 }
 
-// listAndWatchUntilDone lists and watches until ctx ends. It reports only the first of consecutive failures: each informer
-// fails several times a second.
+// listAndWatchUntilDone lists and watches until ctx ends. It reports only the first of consecutive failures, and the first refusal:
+// each informer fails several times a second. A refusal ends only when somebody changes a permission, so that the wait grows: there
+// may be hundreds of namespaces.
 func (i *recoveringInformer) listAndWatchUntilDone(ctx context.Context) {
-	const jitter = 1
-	report := true
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+	initial := wait.Backoff{Duration: watchRetryInterval, Factor: 2, Jitter: 1, Steps: 10, Cap: maxRefusedInterval}
+	backoff, report, wasRefused := initial, true, false
+	for ctx.Err() == nil {
 		listsBefore := i.relay.listCount
 		err := i.reflector.ListAndWatchWithContext(ctx)
-		report = report || i.relay.listCount > listsBefore // a list succeeded in between
+		_, refusal := i.access.last()
+		// A list may have succeeded in between.
+		report = report || i.relay.listCount > listsBefore || refusal != nil && !wasRefused
 		if err != nil && report && ctx.Err() == nil {
 			i.handleWatchError(ctx, i.reflector, err)
 			report = false
 		}
-	}, watchRetryInterval, jitter, true)
+		if wasRefused = refusal != nil; !wasRefused {
+			backoff = initial
+		}
+		_ = clock.SleepContext(ctx, backoff.Step()) // the loop ends with ctx
+	}
 }
 
 // LastSyncResourceVersion implements cache.SharedIndexInformer.

@@ -28,7 +28,8 @@ import (
 // fakeAPIServer lists and watches the ConfigMaps of namespace a, and can be stopped. It has no history: a watch begins at the current version.
 type fakeAPIServer struct {
 	mu      sync.Mutex
-	isDown  bool
+	failure error
+	lists   int
 	objects map[string]*corev1.ConfigMap
 	version int
 	watches []*watch.FakeWatcher
@@ -38,10 +39,12 @@ func newFakeAPIServer() *fakeAPIServer {
 	return &fakeAPIServer{objects: map[string]*corev1.ConfigMap{}, version: 1}
 }
 
-func (s *fakeAPIServer) stop() {
+func (s *fakeAPIServer) stop() { s.fail(syscall.ECONNREFUSED) }
+
+func (s *fakeAPIServer) fail(failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isDown = true
+	s.failure, s.lists = failure, 0
 	for _, w := range s.watches {
 		w.Stop()
 	}
@@ -51,7 +54,7 @@ func (s *fakeAPIServer) stop() {
 func (s *fakeAPIServer) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isDown = false
+	s.failure = nil
 	s.version++
 }
 
@@ -93,8 +96,9 @@ func (*fakeAPIServer) IsWatchListSemanticsUnSupported() bool { return true }
 func (s *fakeAPIServer) List(metav1.ListOptions) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isDown {
-		return nil, syscall.ECONNREFUSED
+	s.lists++
+	if s.failure != nil {
+		return nil, s.failure
 	}
 	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
 	for _, object := range s.objects {
@@ -107,8 +111,8 @@ func (s *fakeAPIServer) List(metav1.ListOptions) (runtime.Object, error) {
 func (s *fakeAPIServer) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isDown {
-		return nil, syscall.ECONNREFUSED
+	if s.failure != nil {
+		return nil, s.failure
 	}
 	if options.ResourceVersion != strconv.Itoa(s.version) {
 		return nil, apierrors.NewResourceExpired("too old")
@@ -125,10 +129,8 @@ type eventRecorder struct {
 }
 
 func (r *eventRecorder) OnAdd(object any, _ bool) { r.record("added", object) }
-
-func (r *eventRecorder) OnUpdate(_, object any) { r.record("changed", object) }
-
-func (r *eventRecorder) OnDelete(object any) { r.record("deleted", object) }
+func (r *eventRecorder) OnUpdate(_, object any)   { r.record("changed", object) }
+func (r *eventRecorder) OnDelete(object any)      { r.record("deleted", object) }
 
 func (r *eventRecorder) record(what string, object any) {
 	configMap := object.(*corev1.ConfigMap)
@@ -214,25 +216,62 @@ func TestObjectsAreTransformedBeforeTheyAreCached(t *testing.T) {
 	})
 }
 
-func TestOnlyTheFirstOfConsecutiveWatchErrorsIsReported(t *testing.T) {
+// A namespace that the API server refuses, where someone deleted a RoleBinding, delays nothing else. Only a refusal has this effect.
+func TestARefusedInformerDelaysNobodyAndListsWhenItMay(t *testing.T) {
+	refused := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no RBAC policy matched"))
+	starting := apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("not yet ready to handle request"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeAPIServer()
-		s.stop()
-		recorder := startInformer(t, NewInformer(s, &corev1.ConfigMap{}, 0, cache.Indexers{}))
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Equal(t, 1, recorder.failures)
+		s.putConfigMap("one", "1")
+		i := NewInformer(s, &corev1.ConfigMap{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		var recorder *eventRecorder
+		var handled cache.ResourceEventHandlerRegistration
+		for step, row := range []struct {
+			failure    error
+			wantSynced bool
+			wantRead   error
+			wantAccess error
+			wantErrors int // reported: the first of each series, and the first refusal
+			wantLists  int // at most, in an hour
+		}{
+			{syscall.ECONNREFUSED, false, errNotListed, nil, 1, 12_000},
+			{starting, false, errNotListed, nil, 1, 12_000},
+			{refused, true, refused, refused, 2, 150},
+			{nil, true, nil, nil, 2, 2},
+			{refused, true, nil, refused, 3, 150}, // the known objects remain
+		} {
+			s.fail(row.failure)
+			if step == 0 {
+				recorder = startInformer(t, i)
+				handled = require.Call(i.AddEventHandlerWithOptions(&eventRecorder{}, cache.HandlerOptions{})).Succeeds(t)
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			_, found, err := i.GetIndexer().GetByKey("a/one")
+			listed, listErr := i.GetIndexer().ByIndex(cache.NamespaceIndex, "a")
+			require.ErrorIs(t, err, row.wantRead)
+			require.ErrorIs(t, listErr, row.wantRead)
+			require.ErrorIs(t, CheckAccess(nil), row.wantAccess)
+			require.Equal(t, row.wantSynced, i.HasSynced())
+			require.Equal(t, row.wantSynced, handled.HasSynced())
+			require.Equal(t, row.wantRead == nil, found && len(listed) == 1 && len(recorder.events) == 1)
+			require.Equal(t, row.wantErrors, recorder.failures)
+			require.Equal(t, row.wantAccess != nil, testutil.CollectAndCount(informers) == 1)
+			require.True(t, s.lists <= row.wantLists, "step %d: %d lists in an hour", step, s.lists)
+		}
+		require.NoError(t, i.RemoveEventHandler(handled))
 	})
 }
 
 // flakyListerWatcher fails if it has a failure.
 type flakyListerWatcher struct {
 	failure error
+	version string
 	events  watch.Interface
 }
 
 func (u *flakyListerWatcher) List(metav1.ListOptions) (runtime.Object, error) {
-	return &metav1.List{}, u.failure
+	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: u.version}}, u.failure
 }
 
 func (u *flakyListerWatcher) Watch(metav1.ListOptions) (watch.Interface, error) {
@@ -312,20 +351,11 @@ func TestARestoreOfEtcdIsDetectedWhenAWatchReconnects(t *testing.T) {
 	})
 }
 
-// listVersion is a source whose lists have this resourceVersion.
-type listVersion string
-
-func (v listVersion) List(metav1.ListOptions) (runtime.Object, error) {
-	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: string(v)}}, nil
-}
-
-func (listVersion) Watch(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
-
 func TestOnlyALowerResourceVersionIsARestore(t *testing.T) {
 	for known, want := range map[string]bool{"": false, "0": false, "9": false, "10": false, "11": true, "100": true, "opaque": false} {
 		t.Run("known "+known, func(t *testing.T) {
 			detector := NewRestoreDetector()
-			r := newRecoveryListerWatcher(listVersion("10"), nil, detector.report)
+			r := newRecoveryListerWatcher(&flakyListerWatcher{version: "10"}, nil, detector.report)
 			for range 2 { // each of several informers detects it
 				require.Equal(t, want, r.checkHistory(t.Context(), known) != nil)
 			}

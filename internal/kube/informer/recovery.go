@@ -30,6 +30,7 @@ type recoveryListerWatcher struct {
 	onRecovery func(time.Duration)
 	// onRestore is called if etcd was restored from a backup. Without onRestore, restores are not detected.
 	onRestore func(error)
+	access    *access
 
 	mu sync.Mutex
 	// failedSince is the time of the first failure; zero after a success.
@@ -37,7 +38,9 @@ type recoveryListerWatcher struct {
 }
 
 func newRecoveryListerWatcher(watched cache.ListerWatcher, onRecovery func(time.Duration), onRestore func(error)) *recoveryListerWatcher {
-	return &recoveryListerWatcher{ListerWatcher: watched, delegate: cache.ToListerWatcherWithContext(watched), onRecovery: onRecovery, onRestore: onRestore}
+	return &recoveryListerWatcher{
+		ListerWatcher: watched, delegate: cache.ToListerWatcherWithContext(watched), onRecovery: onRecovery, onRestore: onRestore, access: &access{},
+	}
 }
 
 // IsWatchListSemanticsUnSupported returns the answer of the delegate.
@@ -48,28 +51,31 @@ func (r *recoveryListerWatcher) IsWatchListSemanticsUnSupported() bool {
 // ListWithContext implements cache.ListerWatcherWithContext. A successful list does not end the failure; only the watch after
 // it does.
 func (r *recoveryListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	ctx = r.withAccess(ctx)
 	if err := r.checkHistory(ctx, options.ResourceVersion); err != nil {
-		r.recordFailure(ctx)
+		r.recordFailure(ctx, err)
 		return nil, err
 	}
 	list, err := r.delegate.ListWithContext(ctx, options)
 	if err != nil {
-		r.recordFailure(ctx)
+		r.recordFailure(ctx, err)
 	}
 	return list, err
 }
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (r *recoveryListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	ctx = r.withAccess(ctx)
 	if err := r.checkHistory(ctx, options.ResourceVersion); err != nil {
-		r.recordFailure(ctx)
+		r.recordFailure(ctx, err)
 		return nil, err
 	}
 	events, err := r.delegate.WatchWithContext(ctx, options)
 	if err != nil {
-		r.recordFailure(ctx)
+		r.recordFailure(ctx, err)
 		return events, err
 	}
+	r.access.accept()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.failedSince.IsZero() {
@@ -79,7 +85,12 @@ func (r *recoveryListerWatcher) WatchWithContext(ctx context.Context, options me
 	return drainingWatch{events}, nil
 }
 
-func (r *recoveryListerWatcher) recordFailure(ctx context.Context) {
+func (r *recoveryListerWatcher) withAccess(ctx context.Context) context.Context {
+	return context.WithValue(ctx, accessKey{}, r.access)
+}
+
+func (r *recoveryListerWatcher) recordFailure(ctx context.Context, err error) {
+	r.access.fail(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failedSince.IsZero() && ctx.Err() == nil {

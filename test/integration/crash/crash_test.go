@@ -6,10 +6,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -96,9 +101,7 @@ func failTwice(options *v1alpha1.StepOptions) {
 
 func buildOperator(t *testing.T) (binary string) {
 	t.Helper()
-	binary, err := testenv.BuildOperator()
-	require.NoError(t, err)
-	return binary
+	return require.Call(testenv.BuildOperator()).Succeeds(t)
 }
 
 // runOperators runs a number of operators at any time, each for about this time. Then it is killed, or every second one stops, and the
@@ -148,87 +151,53 @@ func runOperators(t *testing.T, number int, lifetime time.Duration, someStop boo
 
 func waitUntilAllCompleted(t *testing.T, ns string, sequences int) {
 	t.Helper()
-	if err := poll.UntilNil(t.Context(), func() error {
+	poll.Until(t, fmt.Sprintf("%d sequences to complete in %s", sequences, ns), func() bool {
 		var list v1alpha1.SequentialJobList
-		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-			return err
-		}
+		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns)))
 		completed := 0
 		for i := range list.Items {
-			switch sj := &list.Items[i]; sj.Status.Phase {
-			case v1alpha1.PhaseCompleted:
+			sj := &list.Items[i]
+			require.True(t, sj.Status.Phase != v1alpha1.PhaseFailed, "%s failed: %+v", sj.Name, sj.Status.Conditions)
+			if sj.Status.Phase == v1alpha1.PhaseCompleted {
 				completed++
-			case v1alpha1.PhaseFailed:
-				t.Fatalf("%s failed: %+v", sj.Name, sj.Status.Conditions)
 			}
 		}
-		if completed != sequences {
-			return fmt.Errorf("%d of %d completed", completed, sequences)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+		return completed == sequences
+	})
 }
 
-// journal records when the Jobs of a namespace are created and end, in the order of the API server:
-// a watch delivers all changes of one resource in order.
+// journal has the history of each sequence's Jobs, when they are created and end, in the order of the API server: a watch delivers all
+// changes of one resource in order.
 type journal struct {
 	mu      sync.Mutex
-	entries []entry
-}
-
-type entry struct {
-	owner, step, job string
-	made             bool // else ended
+	history map[string]string
+	entries int
 }
 
 func record(t *testing.T, ns string) *journal {
 	t.Helper()
-	events, err := cluster.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(ns))
-	require.NoError(t, err)
-	j := &journal{}
-	ended := map[string]bool{}
+	events := require.Call(cluster.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(ns))).Succeeds(t)
+	j := &journal{history: map[string]string{}}
+	ended := map[types.UID]bool{}
 	go func() {
 		for event := range events.ResultChan() {
 			job, ok := event.Object.(*batchv1.Job)
-			if !ok {
+			isNew := event.Type == watch.Added
+			if !ok || !isNew && (!sequentialjob.IsTerminal(job) || ended[job.UID]) {
 				continue
 			}
-			e := entry{owner: job.OwnerReferences[0].Name, step: job.Labels[v1alpha1.LabelStep], job: string(job.UID)}
-			switch {
-			case event.Type == watch.Added:
-				e.made = true
-				j.add(e)
-			case sequentialjob.IsTerminal(job) && !ended[e.job]:
-				ended[e.job] = true
-				j.add(e)
+			what := "created "
+			if !isNew {
+				what, ended[job.UID] = "ended ", true
 			}
+			j.mu.Lock()
+			j.history[job.OwnerReferences[0].Name] += what + job.Labels[v1alpha1.LabelStep] + "; "
+			j.entries++
+			j.mu.Unlock()
 		}
 	}()
 	t.Cleanup(events.Stop)
 	return j
-}
-
-func (j *journal) add(e entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.entries = append(j.entries, e)
-}
-
-// happened returns the history of each sequence's Jobs, and the number of its entries.
-func (j *journal) happened() (history map[string]string, entries int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	history = map[string]string{}
-	for _, e := range j.entries {
-		what := "ended"
-		if e.made {
-			what = "created"
-		}
-		history[e.owner] += what + " " + e.step + "; "
-	}
-	return history, len(j.entries)
 }
 
 // check checks that each sequence had one Job for each attempt that a step should have, in the order of the spec, and
@@ -264,13 +233,14 @@ func (j *journal) check(t *testing.T, ns string) {
 			t.Errorf("%s: progress %s, want %s", sj.Name, sequentialjob.FormatProgress(sj, false), display)
 		}
 	}
-	var got map[string]string
 	poll.Until(t, "the watch to deliver all changes", func() bool {
-		var entries int
-		got, entries = j.happened()
-		return entries >= wantEntries
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.entries >= wantEntries
 	})
-	assert.Equal(t, "Jobs", want, got)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	assert.Equal(t, "Jobs", want, j.history)
 }
 
 // objectsOfEach is the number of SequentialJobs, AgenticSessions, Queues, WorkerPools and Schedules in each of the two namespaces of
@@ -366,6 +336,44 @@ func checkLog(t *testing.T, file string) (lines int) {
 	return lines
 }
 
+// An operator starts that may read one of three namespaces: somebody has deleted its RoleBinding in the second, and the third. It works
+// in the first, and in the second when it may.
+func TestANamespaceThatCannotBeReadStopsNoOther(t *testing.T) {
+	readable, refused := cluster.NewNamespace(t, "readable-", nil), cluster.NewNamespace(t, "refused-", nil)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: readable}}
+	role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+	require.NoError(t, cluster.Create(t.Context(), role))
+	t.Cleanup(func() { require.NoError(t, cluster.Delete(context.WithoutCancel(t.Context()), role)) })
+	_, kubeconfig := cluster.StartProxy(t, "", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		r.Header.Set("Impersonate-User", role.Name)
+		next.ServeHTTP(w, r)
+	}, nil)
+	grant := func(ns string) {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name, Namespace: ns}}
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
+		binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.Name}}
+		require.NoError(t, errors.Join(cluster.Create(t.Context(), binding), cluster.Create(t.Context(), sequenceNumber(0, ns))))
+	}
+	grant(readable)
+	operator := require.Call(testenv.StartOperator(t.Context(), buildOperator(t), &testenv.Cluster{Kubeconfig: kubeconfig},
+		append(testenv.MetricsFlags(), "--namespaces", readable+","+refused+",missing", "--cluster-id", readable)...)).Succeeds(t)
+	defer operator.Stop()
+	metric := regexp.MustCompile(`(?m)^yardmaster_watch_refused{namespace="(.*)"}`)
+	expect := func(completed string, want ...string) {
+		waitUntilAllCompleted(t, completed, 1)
+		poll.Until(t, fmt.Sprintf("the operator to be refused only in %q", want), func() bool {
+			var got []string
+			for _, match := range metric.FindAllSubmatch(require.Call(operator.Metrics(t.Context())).Succeeds(t), -1) {
+				got = append(got, string(match[1]))
+			}
+			return slices.Equal(want, got)
+		})
+	}
+	expect(readable, "missing", refused)
+	grant(refused)
+	expect(refused, "missing")
+}
+
 // What keeps the operator from starting is a line of its log, too.
 func TestAnErrorAtTheStartIsALineOfTheLog(t *testing.T) {
 	binary := buildOperator(t)
@@ -382,22 +390,16 @@ func TestAnErrorAtTheStartIsALineOfTheLog(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), binary, row.flags...)
 			command.Env = append(os.Environ(), row.environment...)
-			var output bytes.Buffer
-			command.Stdout, command.Stderr = &output, &output
-			if err := command.Run(); err == nil {
-				t.Error("the operator started")
+			output, err := command.CombinedOutput()
+			require.True(t, err != nil, "the operator started")
+			type entry struct{ Level, Msg, Error string }
+			var last entry
+			for line := range bytes.Lines(output) {
+				last = entry{}
+				err := json.Unmarshal(line, &last)
+				require.True(t, err == nil && last.Msg != "", "a line is not JSON: %s", line)
 			}
-			last := ""
-			for line := range strings.Lines(output.String()) {
-				last = line
-				var entry struct{ Level, Msg, Error string }
-				if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Msg == "" {
-					t.Errorf("a line is not JSON: %s", line)
-				}
-			}
-			if !strings.Contains(last, `"level":"error"`) || !strings.Contains(strings.ToLower(last), row.want) && !strings.Contains(last, row.want) {
-				t.Errorf("the last line is %s", last)
-			}
+			require.True(t, last.Level == "error" && strings.Contains(last.Error, row.want), "the last line is %+v", last)
 		})
 	}
 }
@@ -441,13 +443,10 @@ func TestDeletionPoliciesHoldWhileTwoOperatorsAreKilledEverySecond(t *testing.T)
 	js := s.JetStream()
 	for _, name := range names {
 		for range letters {
-			if _, err := js.PublishAsync("yardmaster."+name+".dead.default", []byte("poison")); err != nil {
-				t.Fatal(err)
-			}
+			require.Call(js.PublishAsync("yardmaster."+name+".dead.default", []byte("poison"))).Succeeds(t)
 		}
 		<-js.PublishAsyncComplete()
-		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-		require.NoError(t, cluster.Delete(t.Context(), q))
+		require.NoError(t, cluster.Delete(t.Context(), &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}))
 	}
 	waitForQueues(t, ns, func(*v1alpha1.Queue) bool { return true }, 1)
 	t.Logf("%d queues were created and deleted with %d operators", len(names), len(end()))
@@ -473,19 +472,16 @@ func checkStreams(t *testing.T, js jetstream.JetStream) {
 			}
 		}
 	}
-	if streams.Err() != nil {
-		t.Fatal(streams.Err())
-	}
+	require.NoError(t, streams.Err())
 	assert.Equal(t, "streams and their messages", want, got)
 }
 
 func declare(t *testing.T, ns, name, policy string) {
 	t.Helper()
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	q.Spec.Name = name
+	q.Spec.Name, q.Spec.DeletionPolicy = name, v1alpha1.DeletionPolicy(policy)
 	q.Spec.Broker = &v1alpha1.Broker{Engine: v1alpha1.EngineNATS}
 	q.Spec.Broker.URLSecretRef.Name = "broker"
-	q.Spec.DeletionPolicy = v1alpha1.DeletionPolicy(policy)
 	if name != "archive" {
 		q.Spec.DeadLetter = &v1alpha1.DeadLetter{OnDelete: v1alpha1.DeadLetterMove, MoveToRef: &v1alpha1.LocalReference{Name: "archive"}}
 	}
@@ -495,22 +491,10 @@ func declare(t *testing.T, ns, name, policy string) {
 // waitForQueues waits until the number of Queues is as given, and all satisfy the condition.
 func waitForQueues(t *testing.T, ns string, so func(*v1alpha1.Queue) bool, number int) {
 	t.Helper()
-	if err := poll.UntilNil(t.Context(), func() error {
+	poll.Until(t, fmt.Sprintf("%d Queues to satisfy the condition", number), func() bool {
 		var list v1alpha1.QueueList
-		if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-			return err
-		}
-		are := 0
-		for i := range list.Items {
-			if so(&list.Items[i]) {
-				are++
-			}
-		}
-		if are != number || len(list.Items) != number {
-			return fmt.Errorf("%d of %d queues satisfy the condition, want %d", are, len(list.Items), number)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+		require.NoError(t, cluster.List(t.Context(), &list, client.InNamespace(ns)))
+		isOther := func(q v1alpha1.Queue) bool { return !so(&q) }
+		return len(list.Items) == number && !slices.ContainsFunc(list.Items, isOther)
+	})
 }
