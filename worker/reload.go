@@ -81,9 +81,9 @@ func (w *Worker) reloadConfig(ctx context.Context) {
 		w.log.Error("Failed to reload the configuration; the previous one stays in effect", "error", err)
 		return
 	}
-	if current := w.currentSettings(); s.broker != current.broker || s.adminAddress != current.adminAddress {
-		w.log.Warn("The broker or the admin address changed; restart the worker to apply this")
-		s.broker, s.adminAddress = current.broker, current.adminAddress
+	if current := w.currentSettings(); s.broker != current.broker || s.adminAddress != current.adminAddress || s.metricsAddress != current.metricsAddress {
+		w.log.Warn("The broker, the admin address or the metrics address changed; restart the worker to apply this")
+		s.broker, s.adminAddress, s.metricsAddress = current.broker, current.adminAddress, current.metricsAddress
 	}
 	w.applySettings(ctx, s)
 	w.metrics.reloads.WithLabelValues(successLabel(true)).Inc()

@@ -114,13 +114,12 @@ func (d *doctor) checkBrokers(ctx context.Context, check string) error {
 
 // repairBroker returns the command that repairs what keeps a Queue from its broker.
 func repairBroker(q *v1alpha1.Queue, problem string) string {
-	secret := "yardmaster-broker"
-	if q.Spec.Broker != nil {
-		secret = q.Spec.Broker.URLSecretRef.Name
-	}
-	switch reason, _, _ := strings.Cut(problem, ":"); reason {
-	case v1alpha1.ReasonNoBroker:
+	reason, _, _ := strings.Cut(problem, ":")
+	if q.Spec.Broker == nil || reason == v1alpha1.ReasonNoBroker { // the broker, if any, is that of a Policy or of the operator
 		return fmt.Sprintf("kubectl explain queue.spec.broker && kubectl edit queue %s --namespace %s", q.Name, q.Namespace)
+	}
+	secret := q.Spec.Broker.URLSecretRef.Name
+	switch reason {
 	case v1alpha1.ReasonSecretNotFound:
 		return fmt.Sprintf("kubectl create secret generic %s --namespace %s --from-literal=url=nats://nats.nats:4222 && kubectl label secret %s --namespace %s %s=true",
 			secret, q.Namespace, secret, q.Namespace, v1alpha1.LabelBroker)

@@ -228,7 +228,8 @@ func (c *clusterConnection) findReadyPod(ctx context.Context, address *url.URL) 
 	service := &corev1.Service{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: host.namespace, Name: host.service}, service)
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && service.Spec.Type == corev1.ServiceTypeExternalName:
+	case apierrors.IsNotFound(err), err == nil && service.Spec.Type == corev1.ServiceTypeExternalName,
+		apierrors.IsForbidden(err) && !strings.Contains(address.Hostname(), ".svc"): // a host such as example.com
 		return nil, nil //nolint:nilnil // nil means that there is no Service
 	case err != nil:
 		return nil, err

@@ -217,7 +217,7 @@ func (s *demoEnvironment) printNextSteps() {
   bin/kubectl-yardmaster session -n %[4]s result retry
   bin/kubectl-yardmaster session -n %[4]s restart retry --watch
 
-  bin/kubectl-yardmaster ui -A   # the same in a browser, with live logs and actions
+  bin/kubectl-yardmaster ui -A   # all objects in a browser, with live logs and actions
 
   examples/ has the manifests; docs/ has a page for each kind. VERBOSE=1 make demo shows every detail,
   and make demo-down deletes everything.`, sequencesNamespace, staleNamespace, ordersNamespace, sessionsNamespace)

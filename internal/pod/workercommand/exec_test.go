@@ -550,7 +550,7 @@ func startPythonPod(t *testing.T, q *queuetest.Queue) *pythonPod {
 	_, port, _ := net.SplitHostPort(address)
 	start := func(program string, arguments []string, out io.Writer, environment string) *exec.Cmd {
 		c := exec.CommandContext(context.WithoutCancel(t.Context()), program, arguments...)
-		c.Env, c.Stdout, c.Stderr = append(os.Environ(), environment), out, io.Discard
+		c.Env, c.Stdout, c.Stderr = append(os.Environ(), "YARDMASTER_QUEUES=orders", environment), out, io.Discard
 		require.NoError(t, c.Start())
 		return c
 	}

@@ -83,6 +83,9 @@ func parseArguments(args []string, output io.Writer) (*commandOptions, error) {
 		return nil, err
 	}
 	config.DrainTimeout = worker.Duration(drainTimeout)
+	if queues != "" {
+		config.Queues = nil // those of the environment
+	}
 	for name := range strings.SplitSeq(queues, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			config.Queues = append(config.Queues, worker.QueueConfig{Name: name})

@@ -171,9 +171,8 @@ func TestHistoryOfAFastChangeKeepsTheLastValue(t *testing.T) {
 	k := &kindStore{Store: s, watchedPlace: watchedPlace{kind: view.Queues}}
 	for i := range int64(100) {
 		now = now.Add(100 * time.Millisecond)
-		if err := k.Update(&v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.QueueStatus{MessageCounts: v1alpha1.MessageCounts{Backlog: &i}}}); err != nil {
-			t.Fatal(err)
-		}
+		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.QueueStatus{MessageCounts: v1alpha1.MessageCounts{Backlog: &i}}}
+		require.NoError(t, k.Update(q))
 	}
 	entry, _ := s.Get(view.Queues, "", "q")
 	samples := s.History(entry)
