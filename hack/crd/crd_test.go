@@ -29,11 +29,8 @@ func manifests(t *testing.T) map[string][]byte {
 	require.True(t, err == nil && len(files) != 0, "manifests %v: %v", files, err)
 	all := map[string][]byte{}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if all[filepath.Base(file)], err = yaml.YAMLToJSON(raw); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		raw := require.Call(os.ReadFile(file)).Succeeds(t)
+		all[filepath.Base(file)] = require.Call(yaml.YAMLToJSON(raw)).Succeeds(t)
 	}
 	return all
 }
@@ -43,9 +40,7 @@ func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinit
 	all := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for name, manifest := range manifests(t) {
 		all[name] = &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(manifest, all[name]); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		require.NoError(t, yaml.UnmarshalStrict(manifest, all[name]))
 	}
 	return all
 }

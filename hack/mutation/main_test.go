@@ -35,9 +35,7 @@ func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 	file, err := parser.ParseFile(fset, "main.go", original, parser.SkipObjectResolution)
 	require.NoError(t, err)
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-	if _, err := (&types.Config{}).Check("main", fset, []*ast.File{file}, info); err != nil {
-		t.Fatal(err)
-	}
+	require.Call((&types.Config{}).Check("main", fset, []*ast.File{file}, info)).Succeeds(t)
 	f := &finder{fset: fset, info: info, name: "main.go", source: []byte(original)}
 	f.find(file)
 	for i, mutant := range f.mutants {
@@ -51,9 +49,8 @@ func TestEachMutantChangesTheProgramInItsWay(t *testing.T) {
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", "mutants", ".")
 	build.Dir, build.Env = directory, append(os.Environ(), "GOWORK=off")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	output, err := build.CombinedOutput()
+	require.True(t, err == nil, "%v: %s", err, output)
 	got := map[string]string{}
 	for _, mutant := range append(f.mutants, &Mutant{Key: "none"}) {
 		_, output, err := test(t.Context(), filepath.Join(directory, "mutants"), directory, mutant.ID, time.Minute, nil)

@@ -87,7 +87,7 @@ var otherSections = []section{{
 	},
 }, {
 	title: "All namespaces",
-	text:  "In all namespaces and for objects without a namespace. With `clusterObjects.create=false`, the Helm chart omits them.",
+	text:  "In all namespaces and for objects without a namespace. With `clusterObjects.create=false`, the Helm chart omits the first four columns, and limits the others to the watched namespaces.",
 	columns: []column{
 		{"metrics", clusterRole, "config/rbac/operator/metrics.yaml"},
 		{"API server", clusterRole, "config/rbac/operator/api_server.yaml"},

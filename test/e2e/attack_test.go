@@ -378,9 +378,8 @@ done; true`, container, operatorName, command)
 		output, err := newKubectlCommand(t.Context(), "-n", privilegedNamespace, "exec", env.meter.Name, "--", "sh", "-c", script).Output()
 		require.NoError(t, err)
 		var kib int
-		if _, err := fmt.Sscan(string(output), &kib); err != nil {
-			t.Fatalf("the process of Pod %s ended, or its memory is unknown: %q", env.pods[i].Name, output)
-		}
+		_, err = fmt.Sscan(string(output), &kib)
+		require.True(t, err == nil, "the process of Pod %s ended, or its memory is unknown: %q", env.pods[i].Name, output)
 		memory[env.pods[i].Name] = kib
 	}
 	return memory

@@ -185,9 +185,7 @@ func readLog(t *testing.T, namespace, pod, container string) string {
 	var log []byte
 	require.NoError(t, poll.UntilNil(t.Context(), func() (err error) {
 		log, err = clientset.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
-		if apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
+		require.True(t, !apierrors.IsNotFound(err), "%v", err)
 		return err
 	}))
 	return string(log)

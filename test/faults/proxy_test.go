@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"github.com/yardmaster/yardmaster/test/hostile"
+	"github.com/yardmaster/yardmaster/test/require"
 )
 
 // startEcho runs a server that answers with what it receives.
 func startEcho(t *testing.T) (address string) {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := require.Call((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")).Succeeds(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go hostile.Serve(listener, func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
 	return listener.Addr().String()
@@ -45,17 +43,12 @@ func TestAProxyMakesItsServerFailUntilItIsRepaired(t *testing.T) {
 			t.Parallel()
 			p := StartProxy(t, startEcho(t))
 			dial := func() (net.Conn, *bufio.Reader) {
-				connection, err := net.Dial("tcp", p.Address())
-				if err != nil {
-					t.Fatal(err)
-				}
+				connection := require.Call(net.Dial("tcp", p.Address())).Succeeds(t)
 				t.Cleanup(func() { _ = connection.Close() })
 				return connection, bufio.NewReader(connection)
 			}
 			connection, answers := dial()
-			if got := ask(t, connection, answers); got != "ping\n" {
-				t.Fatalf("the answer before the fault is %q", got)
-			}
+			require.Equal(t, "ping\n", ask(t, connection, answers))
 			p.Set(fault)
 			began := time.Now()
 			if fault == Hangs {
@@ -64,13 +57,10 @@ func TestAProxyMakesItsServerFailUntilItIsRepaired(t *testing.T) {
 			if got := ask(t, connection, answers); got != want && (want != "closed" || got == "ping\n") {
 				t.Errorf("the answer is %q, want %q", got, want)
 			}
-			if took := time.Since(began); (fault == AnswersSlowly || fault == Hangs) && took < slowAnswer {
-				t.Errorf("the answer took %s, want at least %s", took, slowAnswer)
-			}
+			took, isSlow := time.Since(began), fault == AnswersSlowly || fault == Hangs
+			require.True(t, !isSlow || took >= slowAnswer, "the answer took %s, want at least %s", took, slowAnswer)
 			if fault == AnswersTwice {
-				if again, err := answers.ReadString('\n'); again != want || err != nil {
-					t.Errorf("the second answer is %q: %v", again, err)
-				}
+				require.Equal(t, want, require.Call(answers.ReadString('\n')).Succeeds(t))
 			}
 			if want == "closed" {
 				if connection, answers = dial(); ask(t, connection, answers) == "ping\n" {
@@ -79,9 +69,7 @@ func TestAProxyMakesItsServerFailUntilItIsRepaired(t *testing.T) {
 			}
 			p.Repair()
 			connection, answers = dial()
-			if got := ask(t, connection, answers); got != "ping\n" {
-				t.Errorf("the answer after the repair is %q", got)
-			}
+			require.Equal(t, "ping\n", ask(t, connection, answers))
 		})
 	}
 }

@@ -686,14 +686,14 @@ func formatCodeCell(text string) string {
 const badInputIntroduction = `<!-- Generated from test/badinput by test/integration; do not edit. -->
 # Error messages of SequentialJobs
 
-Each message was produced by a real API server. The links lead to the manifests. kubectl puts a
-line such as ` + "`Error from server (Invalid): error when creating …`" + ` before
-the message, and the server may add that ` + "`some validation rules were not checked`" + `.
+Each message was produced by a real API server. kubectl prints
+` + "`Error from server (BadRequest): error when creating …`" + ` before a message, or shortens
+its beginning to ` + "`The SequentialJob \"demo\" is invalid:`" + `. The server may add that ` + "`some validation rules were not checked`" + `.
 `
 
 var badInputSections = []struct{ from, title, text string }{
 	{fromDecoding, "Fields that do not exist", "The API server refuses them because kubectl requests strict validation (`--validate=strict`, its default). Other clients get a warning, and the field is dropped."},
-	{fromSchema, "Invalid values", "The API server refuses them by the schema in the CustomResourceDefinition."},
+	{fromSchema, "Invalid values", "The API server refuses them, usually by the schema in the CustomResourceDefinition."},
 	{fromRule, "Invalid combinations of fields", "The API server refuses them by the rules in the CustomResourceDefinition."},
 	{fromWebhook, "Errors that depend on other fields or on the state", "The operator's webhook refuses them. Without a webhook, the condition `SpecAccepted` has the same message."},
 	{fromCondition, "Errors that Kubernetes' validation of Jobs finds", "Before the first step, the operator creates the Jobs of all steps in a dry run. The SequentialJob fails without running anything."},

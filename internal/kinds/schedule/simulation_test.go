@@ -312,20 +312,14 @@ func (s *simulation) create(pending *v1alpha1.ScheduledRun) (*Run, *decision.Ref
 	}
 	due, spec := pending.ScheduledTime.UTC(), &s.stored.Spec
 	s.created[pending.Name]++
-	switch {
-	case s.created[pending.Name] > 1:
-		s.t.Fatalf("the time %s ran twice", due)
-	case pending.RerunID != "" && (spec.Rerun == nil || spec.Rerun.ID != pending.RerunID):
-		s.t.Fatalf("the time %s of request %s ran after it was withdrawn", due, pending.RerunID)
-	case pending.RerunID != "" && spec.Suspend && spec.Rerun.To != nil:
-		s.t.Fatalf("the time %s of backfill %s ran although the Schedule is suspended", due, pending.RerunID)
-	case pending.RerunID == "" && spec.Suspend:
-		s.t.Fatalf("the time %s ran although the Schedule is suspended", due)
-	case pending.RerunID == "" && s.isStopped():
-		s.t.Fatalf("the time %s ran after %d failures", due, s.stored.Status.Failures)
-	case spec.When == onEvenDays && due.Day()%2 != 0 && s.mustMeetCondition(pending):
-		s.t.Fatalf("the time %s ran although spec.when is false", due)
-	}
+	require.Equal(s.t, 1, s.created[pending.Name])
+	isRequested, mustMeet := pending.RerunID != "", spec.When == onEvenDays && s.mustMeetCondition(pending)
+	isWithdrawn := isRequested && (spec.Rerun == nil || spec.Rerun.ID != pending.RerunID)
+	require.True(s.t, !isWithdrawn, "the time %s of request %s ran after it was withdrawn", due, pending.RerunID)
+	isSuspended := spec.Suspend && (!isRequested || spec.Rerun.To != nil)
+	require.True(s.t, !isSuspended, "the time %s, requested by %q, ran although the Schedule is suspended", due, pending.RerunID)
+	require.True(s.t, isRequested || !s.isStopped(), "the time %s ran after %d failures", due, s.stored.Status.Failures)
+	require.True(s.t, !mustMeet || due.Day()%2 == 0, "the time %s ran although spec.when is false", due)
 	s.checkConcurrency(due)
 	s.runs = append(s.runs, Run{Name: pending.Name, UID: types.UID(pending.Name), ScheduledTime: due, RerunID: pending.RerunID, CreationTime: s.now})
 	return &s.runs[len(s.runs)-1], nil
@@ -384,20 +378,16 @@ func (s *simulation) check() {
 			dueTimes++
 		}
 	}
-	switch {
-	case status.Pending != nil:
-		s.t.Fatalf("still pending: %+v", status.Pending)
-	case s.stored.Spec.Message != nil && status.Runs > int64(len(s.created)): // messages that were stored may count as unknown
-		s.t.Fatalf("status.runs is %d, and %d jobs were stored", status.Runs, len(s.created))
-	case s.stored.Spec.Message == nil && status.Runs != int64(len(s.created)):
-		s.t.Fatalf("status.runs is %d, and %d runs were created", status.Runs, len(s.created))
-	case status.Runs+status.Missed+left != dueTimes+s.requested:
-		s.t.Fatalf("%d times started, %d were missed and %d are left, but %d were due and %d requested", status.Runs, status.Missed, left, dueTimes, s.requested)
-	case left > 0 && status.Rerun.To.Before(apiTime(s.now.Add(-2*time.Hour))):
-		s.t.Fatalf("the request does not end: %+v", status.Rerun)
-	case status.NextScheduleTime == nil || !status.NextScheduleTime.After(s.now.Add(-2*time.Hour)):
-		s.t.Fatalf("at %s the next time is %s", s.now, status.NextScheduleTime)
-	}
+	require.True(s.t, status.Pending == nil, "still pending: %+v", status.Pending)
+	created := int64(len(s.created))
+	mayBeUnknown := s.stored.Spec.Message != nil && status.Runs <= created // messages that were stored
+	require.True(s.t, mayBeUnknown || status.Runs == created, "status.runs is %d, and %d runs were created", status.Runs, created)
+	require.True(s.t, status.Runs+status.Missed+left == dueTimes+s.requested,
+		"%d times started, %d were missed and %d are left, but %d were due and %d requested", status.Runs, status.Missed, left, dueTimes, s.requested)
+	earliest := s.now.Add(-2 * time.Hour)
+	require.True(s.t, left == 0 || !status.Rerun.To.Before(apiTime(earliest)), "the request does not end: %+v", status.Rerun)
+	next := status.NextScheduleTime
+	require.True(s.t, next != nil && next.After(earliest), "at %s the next time is %s", s.now, next)
 }
 
 // TestSimulationDecidesEachTimeOnce simulates ten years of Schedules in several time zones, with crashes, an operator

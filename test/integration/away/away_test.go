@@ -193,9 +193,8 @@ func leaveBehind(t *testing.T, ns string) {
 		s := &states[i]
 		for _, suffix := range []string{"kept", "orphaned"} {
 			object := s.object(ns, s.name(suffix))
-			if err := cluster.Create(t.Context(), object); err != nil && (s.kind != "JobReport" || !apierrors.IsAlreadyExists(err)) {
-				t.Fatal(err)
-			}
+			err := cluster.Create(t.Context(), object)
+			require.True(t, err == nil || s.kind == "JobReport" && apierrors.IsAlreadyExists(err), "creating the object: %v", err)
 			objects = append(objects, object)
 			poll.Until(t, "the state of "+object.GetName(), func() bool {
 				return cluster.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil && s.isReached(object)
