@@ -382,7 +382,7 @@ var damages = []struct {
 	{
 		"a broker that does not answer",
 		broker(metav1.ConditionFalse, v1alpha1.ReasonConnectionFailed), broker(metav1.ConditionTrue, v1alpha1.ReasonConnected),
-		failed("brokers", "Queue team-b/orders: ConnectionFailed: dial tcp", "kubectl get secret yardmaster-broker --namespace team-b"),
+		failed("brokers", "Queue team-b/orders: ConnectionFailed: dial tcp", "kubectl explain queue.spec.broker && kubectl edit queue orders --namespace team-b"),
 	},
 	{
 		"no quota", deleting(newQuota("team-b")), func(i *installation) { i.must(cluster.Create(i.Context(), newQuota("team-b"))) },
