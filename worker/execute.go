@@ -135,7 +135,15 @@ func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 
 // returnsToQueue reports whether the message of a job with this result is delivered again.
 func returnsToQueue(job *Job, err error) bool {
-	return IsSnooze(err) || err != nil && !IsDeadLetter(err) && (IsProcessLost(err) || job.Attempt < job.MaxAttempts)
+	switch {
+	case IsSnooze(err):
+		return true
+	case err == nil || IsDeadLetter(err):
+		return false
+	case IsProcessLost(err):
+		return job.history.AfterStart(job.isAlone).Attempt() <= job.MaxAttempts
+	}
+	return job.Attempt < job.MaxAttempts
 }
 
 // wasInterrupted reports whether the handler returned early because the worker shuts down.

@@ -2,7 +2,7 @@ package v1alpha1
 
 // The types of conditions. Every kind has Ready, Reconciling and Stalled. The comments are the table of docs/reference/conditions.md.
 const (
-	// ConditionReady is True when the object does what its spec says; for a SequentialJob, when it has succeeded. Every kind has it.
+	// ConditionReady is True when the object does what its spec says; for a sequence of steps, when it has succeeded. Every kind has it.
 	ConditionReady = "Ready"
 	// ConditionReconciling is True while the operator works on the object, or waits for something that can happen by itself. Every kind has
 	// it.

@@ -51,6 +51,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		s.Spec.SuspendAfterFailures = pick(random, []*int32{nil, new(1 + random.Int32N(4))})
 		s.Spec.ConcurrencyPolicy = pick(random, []v1alpha1.ScheduleConcurrency{"", v1alpha1.ConcurrencyAllow, v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyReplace})
 		s.Spec.CatchUp = pick(random, []v1alpha1.ScheduleCatchUp{"", v1alpha1.CatchUpNone, v1alpha1.CatchUpLatest, v1alpha1.CatchUpAll})
+		s.Spec.Jitter = pick(random, []*v1alpha1.Duration{nil, v1alpha1.NewDuration(time.Duration(1 + random.Int64N(int64(time.Hour))))})
 		s.Spec.StartingDeadlineSeconds = pick(random, []*int64{nil, new(1 + random.Int64N(7200))})
 		s.Spec.SuccessfulRunsHistoryLimit, s.Spec.FailedRunsHistoryLimit = new(random.Int32N(3)), new(random.Int32N(3))
 		if seed%3 == 0 {

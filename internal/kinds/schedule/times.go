@@ -107,6 +107,9 @@ func (t *times) decideDueTimes() {
 	case len(startable) > 0:
 		t.startTimes(startable)
 	case t.isReplaced(): // the timetable of the spec applies from now on
+		if !due.next.IsZero() && !due.next.After(t.Now) { // it is due, and has not started because of jitter
+			t.miss([]time.Time{due.next}, v1alpha1.MissedScheduleChanged)
+		}
 		since := t.now
 		if decided := t.decidedUntil(); decided.After(since.Time) { // the clock was set back
 			since = *apiTime(decided)
