@@ -94,8 +94,17 @@ type costLimit struct {
 	owner string
 }
 
-// findCostLimit returns the maximum cost of a session; nil if it is not limited. An open attempt keeps the limit that
-// its SessionRunner had when it was created.
+// runnerLimits returns the time and cost limits of the SessionRunner. An attempt keeps those with which its Job was created.
+func runnerLimits(o *Observation, status *v1alpha1.AgenticSessionStatus) v1alpha1.RunLimits {
+	kept := status.Attempt.Limits.RunLimits
+	if status.Attempt.JobUID == "" && o.Runner != nil {
+		next := &o.Runner.Spec.Limits
+		kept.Timeout, kept.MaxCostUSD = cmp.Or(kept.Timeout, next.Timeout), cmp.Or(kept.MaxCostUSD, next.MaxCostUSD)
+	}
+	return kept
+}
+
+// findCostLimit returns the maximum cost of a session; nil if it is not limited.
 func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costLimit {
 	var limit *costLimit
 	lower := func(cost *v1alpha1.Number, owner string) {
@@ -107,11 +116,7 @@ func findCostLimit(o *Observation, status *v1alpha1.AgenticSessionStatus) *costL
 		}
 	}
 	lower(o.Session.Spec.Limits.MaxCostUSD, "the session")
-	most := status.Attempt.Limits.MaxCostUSD
-	if most == nil && o.Runner != nil && status.Attempt.JobName == "" {
-		most = o.Runner.Spec.Limits.MaxCostUSD
-	}
-	lower(most, "SessionRunner "+RunnerOf(o.Session))
+	lower(runnerLimits(o, status).MaxCostUSD, "SessionRunner "+RunnerOf(o.Session))
 	return limit
 }
 
@@ -317,15 +322,10 @@ type JobDeadline struct {
 	Seconds *int64
 }
 
-// remainingSeconds returns how long the session may still run; false if its time is not limited. An open attempt keeps
-// the limit that its SessionRunner had when it was created.
+// remainingSeconds returns how long the session may still run; false if its time is not limited.
 func remainingSeconds(o *Observation, status *v1alpha1.AgenticSessionStatus) (seconds int64, limited bool) {
 	allowed := int64(TimeoutOf(&o.Session.Spec).Seconds())
-	limit := status.Attempt.Limits.Timeout
-	if limit == nil && o.Runner != nil && status.Attempt.JobName == "" {
-		limit = o.Runner.Spec.Limits.Timeout
-	}
-	if limit != nil && limit.Duration.Duration > 0 && (allowed == 0 || int64(limit.Seconds()) < allowed) {
+	if limit := runnerLimits(o, status).Timeout; limit != nil && limit.Duration.Duration > 0 && (allowed == 0 || int64(limit.Seconds()) < allowed) {
 		allowed = max(int64(limit.Seconds()), 1)
 	}
 	return max(min(allowed, maxDeadlineSeconds)-int64(status.ActiveDuration.Seconds()), 0), allowed != 0

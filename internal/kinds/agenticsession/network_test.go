@@ -410,7 +410,8 @@ func TestTokenOfASessionInAQueueOutlastsItsWait(t *testing.T) {
 }
 
 func TestSessionGetsTheProxyWithItsOwnTokenOnlyInASecret(t *testing.T) {
-	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = seconds(3600) })
+	s := newProxyScenario(t, func(spec *v1alpha1.AgenticSessionSpec) { spec.Limits.Timeout = seconds(7200) })
+	s.Runner.Spec.Limits.Timeout = seconds(3600) // the lower limit applies
 	testbuilder.RunnerPod(&s.Runner.Spec).InitContainers = []corev1.Container{testbuilder.Sidecar("gateway", "x")}
 	setArchive(archiveInClaim)(s)
 	decision := s.decideAndRecord()
