@@ -88,7 +88,7 @@ func (h *NamespaceHandler) enqueue(ctx context.Context, namespace string, queue 
 	h.mutex.Unlock()
 
 	requests := h.affected(ctx, namespace)
-	AddWithPriority(queue, priority, requests...)
+	AddWithPriority(queue, priority, 0, requests...)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	now := time.Now()

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// AddWithPriority adds requests to a controller's queue, with the priority if the queue has priorities.
-func AddWithPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, requests ...reconcile.Request) {
+// AddWithPriority adds requests to a controller's queue after this time, with the priority if the queue has priorities.
+func AddWithPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, after time.Duration, requests ...reconcile.Request) {
 	if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requests...)
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, requests...)
 		return
 	}
 	for _, request := range requests {
-		queue.Add(request)
+		queue.AddAfter(request, after)
 	}
 }
 

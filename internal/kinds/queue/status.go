@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,10 +36,11 @@ func conclude(o *Observation, blocked *decision.Problem) Decision {
 	status.Name, status.Engine = BrokerQueueName(o.Queue, o.ClusterID), o.Connection.Engine
 	status.Effective = o.Effective.DeepCopy()
 	if result != nil {
-		status.Priorities = slices.Clone(result.RetiringPriorities)
-		for i, p := range DesiredQueue(o.Queue, &o.Effective, o.ClusterID).Priorities {
-			status.Priorities = slices.Insert(status.Priorities, i, p.Name)
+		status.Priorities = nil
+		for _, p := range DesiredQueue(o.Queue, &o.Effective, o.ClusterID).Priorities {
+			status.Priorities = append(status.Priorities, p.Name)
 		}
+		status.Priorities = append(status.Priorities, result.RetiringPriorities...)
 	}
 	setStats(status, history.Stats, history.Stranded.Number)
 	setConditions(status, &conditionInput{Observation: o, result: result, blocked: blocked, history: history.Stats})

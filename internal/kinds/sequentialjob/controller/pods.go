@@ -203,9 +203,7 @@ func (r *Reconciler) podHandler() handler.EventHandler {
 		if delay > 0 && !r.progressWrites.HasRoom(after.Namespace) {
 			delay = postponedFor
 		}
-		if sj := ownerOf(job); sj != nil {
-			queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sj)}, delay)
-		}
+		enqueueOwner(job, queue, delay)
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -108,7 +109,7 @@ func (r *Reconciler) jobHandler() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			// This controller created the Job. If it has already ended, it ended while the operator did not watch.
 			if job, isJob := e.Object.(*batchv1.Job); isJob && sequentialjob.IsTerminal(job) {
-				enqueueOwner(job, queue)
+				enqueueOwner(job, queue, 0)
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -121,7 +122,7 @@ func (r *Reconciler) jobHandler() handler.EventHandler {
 			if owner := ownerOf(after); owner != nil && hasEnded && after.Labels[v1alpha1.LabelStep] != "" {
 				r.stepEnds.Set(owner, r.Clock.Now())
 			}
-			enqueueOwner(after, queue)
+			enqueueOwner(after, queue, 0)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if job, isJob := e.Object.(*batchv1.Job); isJob {
@@ -134,17 +135,17 @@ func (r *Reconciler) jobHandler() handler.EventHandler {
 						(*ended)[job.UID] = job
 					})
 				}
-				enqueueOwner(job, queue)
+				enqueueOwner(job, queue, 0)
 			}
 		},
 	}
 }
 
-func enqueueOwner(job *batchv1.Job, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func enqueueOwner(job *batchv1.Job, queue workqueue.TypedRateLimitingInterface[reconcile.Request], after time.Duration) {
 	owner := ownerOf(job)
 	if owner == nil {
 		return
 	}
 	// Running SequentialJobs take precedence over others.
-	kube.AddWithPriority(queue, changedJobPriority, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
+	kube.AddWithPriority(queue, changedJobPriority, after, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
 }
