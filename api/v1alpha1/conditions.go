@@ -14,8 +14,8 @@ const (
 	// ConditionAvailable is True when the run of a SequentialJob completed, or when minReplicas workers of a WorkerPool are ready, or as
 	// many as it needs if these are fewer or it has no autoscaling.
 	ConditionAvailable = "Available"
-	// ConditionProgressing is True while the phase of a SequentialJob is Running, and for a WorkerPool unless a rollout is paused, fails
-	// or makes no progress.
+	// ConditionProgressing is True while the phase of a SequentialJob is Running, and for a WorkerPool unless a rollout fails or makes no
+	// progress.
 	ConditionProgressing = "Progressing"
 	// ConditionFailed is True when the run of a SequentialJob failed.
 	ConditionFailed = "Failed"
@@ -27,8 +27,8 @@ const (
 	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next Job of a SequentialJob, its workspace or its
 	// outputs. The SequentialJob waits.
 	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession that is not queued, or the deletion of a Queue from
-	// continuing.
+	// ConditionBlocked is True while something keeps a SequentialJob, an unqueued AgenticSession without a Pod, or the deletion of a Queue
+	// from continuing.
 	ConditionBlocked = "Blocked"
 
 	// ConditionLastRunSucceeded is True if the newest finished run of a Schedule succeeded. It is absent until a run has finished.
@@ -53,7 +53,7 @@ const (
 	// ConditionScalingActive is False when the autoscaling of a WorkerPool is off or suspended, when something prevents it, or when queue
 	// metrics could not be read, which a pool of a fixed size needs too, to drain workers.
 	ConditionScalingActive = "ScalingActive"
-	// ConditionScalingLimited is True when limits prevent the recommended number of workers of a WorkerPool.
+	// ConditionScalingLimited is True when limits allow a WorkerPool fewer workers than recommended.
 	ConditionScalingLimited = "ScalingLimited"
 	// ConditionDegraded is True when workers of a WorkerPool cannot start, keep restarting, take no messages or finish none that are due, or
 	// have not drained within drain.timeout.
