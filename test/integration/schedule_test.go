@@ -314,6 +314,8 @@ func TestARequestedRunHasItsTimeAndItsFailureStopsTheSchedule(t *testing.T) {
 	s := createSchedule(t, namespace(t), func(spec *v1alpha1.ScheduleSpec) {
 		spec.Schedule, spec.SuspendAfterFailures = "0 3 29 2 *", new(int32(1)) // not due during the test
 	})
+	_, isCounted := testenv.MetricValues(t, "yardmaster_schedule_runs_finished_total")[s.s.Namespace+",failed,nightly"]
+	require.True(t, isCounted, "the counter of failed runs does not exist before the first one")
 	s.change(func(spec *v1alpha1.ScheduleSpec) {
 		spec.Rerun = &v1alpha1.ScheduleRerun{Rerun: v1alpha1.Rerun{ID: "first"}, From: yesterday(9)}
 	})

@@ -86,7 +86,7 @@ var missedTexts = map[string]string{
 	v1alpha1.MissedSuspended:       "the Schedule was suspended",
 	v1alpha1.MissedTooLate:         "too late to start",
 	v1alpha1.MissedSuperseded:      "a later time was due too",
-	v1alpha1.MissedScheduleChanged: "the schedule was changed while another run was active",
+	v1alpha1.MissedScheduleChanged: "the schedule was changed before the time could start",
 	v1alpha1.MissedCanceled:        "the request was withdrawn or replaced",
 	v1alpha1.MissedRefused:         "the run was refused",
 	v1alpha1.MissedWhenFalse:       "spec.when is false",

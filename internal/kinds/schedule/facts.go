@@ -23,7 +23,7 @@ type facts struct {
 	timetable        *v1alpha1.ScheduleTimetable
 	// when evaluates spec.when; nil without one.
 	when func(variables map[string]any) (bool, error)
-	// invalid is why the spec has no valid timetable; nil if it has one.
+	// invalid is why the spec is invalid, which also happens without a webhook; nil if it is valid.
 	invalid *decision.Problem
 }
 
@@ -48,6 +48,10 @@ func newFacts(observation Observation) *facts {
 	}
 	if f.when, err = compileWhen(f.spec.When); err != nil {
 		f.wanted, f.invalid = nil, &decision.Problem{Reason: v1alpha1.ReasonScheduleInvalid, Message: "spec.when: " + err.Error()}
+		return f
+	}
+	if errs := validateRuns(f.Schedule); len(errs) > 0 {
+		f.wanted, f.invalid = nil, &decision.Problem{Reason: v1alpha1.ReasonScheduleInvalid, Message: errs.ToAggregate().Error()}
 		return f
 	}
 	switch {

@@ -121,18 +121,24 @@ func Validate(s *v1alpha1.Schedule) field.ErrorList {
 	if _, err := compileWhen(s.Spec.When); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("when"), s.Spec.When, err.Error()))
 	}
+	return append(errs, validateRuns(s)...)
+}
+
+// validateRuns returns the errors of the template or message.
+func validateRuns(s *v1alpha1.Schedule) field.ErrorList {
+	spec := field.NewPath("spec")
 	if s.Spec.Message == nil {
-		return append(errs, validateTemplate(&s.Spec)...)
+		return validateTemplate(&s.Spec)
 	}
 	// The message of any time, regardless of the limits of its queue.
 	err := NewMessage(s, "queue", "id", time.Time{}.Add(time.Hour)).Validate()
 	if failure := (*broker.SendError)(nil); errors.As(err, &failure) && failure.Field != "" {
-		return append(errs, field.Invalid(spec.Child("message", failure.Field), field.OmitValueType{}, failure.Err.Error()))
+		return field.ErrorList{field.Invalid(spec.Child("message", failure.Field), field.OmitValueType{}, failure.Err.Error())}
 	}
 	if err != nil {
-		return append(errs, field.Invalid(spec.Child("message"), field.OmitValueType{}, err.Error()))
+		return field.ErrorList{field.Invalid(spec.Child("message"), field.OmitValueType{}, err.Error())}
 	}
-	return errs
+	return nil
 }
 
 func validateTemplate(spec *v1alpha1.ScheduleSpec) field.ErrorList {

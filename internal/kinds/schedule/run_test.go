@@ -70,7 +70,10 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 		"no template":                {newSchedule(func(s *v1alpha1.Schedule) { s.Spec.SequentialJob = nil }), "spec.sequentialJob.spec: Invalid value"},
 		"messages at a wrong time":   {newSchedule(ofMessages, func(s *v1alpha1.Schedule) { s.Spec.Schedule = "L" }), "spec.schedule: Invalid value"},
 	} {
-		t.Run(title, func(t *testing.T) { require.ErrorContains(t, Validate(test.s).ToAggregate(), test.want) })
+		t.Run(title, func(t *testing.T) {
+			require.ErrorContains(t, Validate(test.s).ToAggregate(), test.want)
+			require.True(t, newFacts(Observation{Schedule: test.s}).invalid != nil, "without a webhook, the Schedule is valid")
+		})
 	}
 	require.NoError(t, Validate(withTemplate("SequentialJob", `{"ttlSecondsAfterFinished": 60}`)).ToAggregate())
 }

@@ -22,6 +22,21 @@ var (
 		"Number of Schedules by state: scheduled, suspended or stalled.", "state")
 )
 
+// startCounters starts the counters of a Schedule at 0: Prometheus does not see an increase from nothing to 1, so that an alert would
+// miss the first failure after each start of the operator.
+func startCounters(s *v1alpha1.Schedule) {
+	startedTotal.Of(s)
+	for _, result := range []string{"succeeded", "failed"} {
+		finishedTotal.Of(s, result)
+	}
+	for _, reason := range []string{
+		v1alpha1.MissedSuspended, v1alpha1.MissedTooLate, v1alpha1.MissedSuperseded, v1alpha1.MissedScheduleChanged, v1alpha1.MissedRefused,
+		v1alpha1.MissedOutcomeUnknown, v1alpha1.MissedCanceled, v1alpha1.MissedWhenFalse, v1alpha1.MissedWhenFailed,
+	} {
+		missedTotal.Of(s, reason)
+	}
+}
+
 // count updates the counters after a decision is stored.
 func count(s *v1alpha1.Schedule, decision *schedule.Decision) {
 	if decision.Started != nil {

@@ -10,6 +10,7 @@ import (
 
 // Record implements kube.Kind. It also updates the counters.
 func (r *Reconciler) Record(ctx context.Context, s *v1alpha1.Schedule, _ *schedule.Observation, decision *schedule.Decision) (*v1alpha1.Schedule, error) {
+	startCounters(s)
 	if !decision.StatusChanged {
 		return s, nil
 	}
