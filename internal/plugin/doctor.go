@@ -58,6 +58,7 @@ type doctor struct {
 	deployment *appsv1.Deployment
 	// operatorVersion is the version of the leader; empty if it is unknown.
 	operatorVersion string
+	hasGateway      bool
 	// serverTime is the time of the API server.
 	serverTime time.Time
 }
@@ -214,6 +215,7 @@ func (d *doctor) checkOperator(ctx context.Context, check string) error {
 	}
 	d.deployment = &deployments.Items[0]
 	d.namespace = d.deployment.Namespace
+	d.hasGateway = d.cluster.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: gatewayName}, &appsv1.Deployment{}) == nil
 	wanted, ready := ptr.Deref(d.deployment.Spec.Replicas, 1), d.deployment.Status.ReadyReplicas
 	inspect := "kubectl describe pods --namespace " + d.namespace + " --selector app.kubernetes.io/name=yardmaster,app.kubernetes.io/component=operator"
 	switch {
@@ -345,7 +347,10 @@ func (d *doctor) reinstall() string {
 	if reported := d.setting("report-namespaces", ""); reported != "" {
 		arguments = append(arguments, "REPORT_NAMESPACES="+reported)
 	}
-	var components []string
+	if replicas := ptr.Deref(d.deployment.Spec.Replicas, 1); replicas != 0 && replicas != standardReplicas {
+		arguments = append(arguments, fmt.Sprintf("REPLICAS=%d", replicas))
+	}
+	components, settings := d.componentsAndSettings()
 	if d.certificateSecret() == certManagerSecretName {
 		components = append(components, "cert-manager")
 	}
@@ -355,7 +360,36 @@ func (d *doctor) reinstall() string {
 	if len(components) > 0 {
 		arguments = append(arguments, "COMPONENTS="+strings.Join(components, ","))
 	}
+	if len(settings) > 0 {
+		arguments = append(arguments, "SETTINGS='"+strings.Join(settings, ",")+"'")
+	}
 	return strings.Join(arguments, " ")
+}
+
+// componentsAndSettings returns the values of COMPONENTS and SETTINGS for the gateway and for the variables of the operator. `make deploy` has
+// its own arguments for the other variables, or sets them always.
+func (d *doctor) componentsAndSettings() (components, settings []string) {
+	if d.hasGateway {
+		components = append(components, "gateway")
+	}
+	for i := range d.deployment.Spec.Template.Spec.Containers {
+		for _, variable := range d.deployment.Spec.Template.Spec.Containers[i].Env {
+			switch variable.Name {
+			case "YARDMASTER_NAMESPACES", "YARDMASTER_CONTROLLERS", "YARDMASTER_REPORT_NAMESPACES", "YARDMASTER_CERT_DIR",
+				"YARDMASTER_NETWORK_CHECK_SERVICE", "YARDMASTER_MUTATING_WEBHOOK":
+			case "YARDMASTER_REPORT_OPENREPORTS":
+				components = append(components, "jobreport-openreports")
+			case "YARDMASTER_BROKER_URL_SECRET":
+				components = append(components, "default-broker")
+			default:
+				// SETTINGS are separated by commas.
+				if strings.HasPrefix(variable.Name, "YARDMASTER_") && variable.ValueFrom == nil && !strings.ContainsAny(variable.Value, "',") {
+					settings = append(settings, variable.Name+"="+variable.Value)
+				}
+			}
+		}
+	}
+	return components, settings
 }
 
 // upgradeOfRelease returns the command that restores the release of the chart to which an object belongs; empty without a release.
@@ -364,8 +398,9 @@ func upgradeOfRelease(object client.Object) string {
 	if release == "" {
 		return ""
 	}
-	return fmt.Sprintf("helm upgrade %s oci://ghcr.io/yardmaster/charts/yardmaster --namespace %s --reuse-values",
-		release, object.GetAnnotations()["meta.helm.sh/release-namespace"])
+	_, chartVersion, _ := strings.Cut(object.GetLabels()["helm.sh/chart"], "-")
+	return fmt.Sprintf("helm upgrade %s oci://ghcr.io/yardmaster/charts/yardmaster --version %s --namespace %s --reuse-values",
+		release, cmp.Or(chartVersion, version.Version()), object.GetAnnotations()["meta.helm.sh/release-namespace"])
 }
 
 // reinstallShared returns the command that restores what all operators share: another release than the operator's may have installed it.
@@ -380,6 +415,9 @@ func (d *doctor) reinstallShared(ctx context.Context) string {
 	}
 	return cmp.Or(upgradeOfRelease(definition), "make install")
 }
+
+// standardReplicas is the number of replicas in config/manager.
+const standardReplicas = 2
 
 func (d *doctor) recordsCreatorsByWebhook() bool {
 	return d.setting("mutating-webhook", "true") == "true"

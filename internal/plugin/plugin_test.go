@@ -433,11 +433,11 @@ func runDoctor(t *testing.T, args string, objects ...client.Object) (code int, o
 
 func operatorDeployment(replicas, ready int32) *appsv1.Deployment {
 	d := &appsv1.Deployment{}
-	d.Namespace, d.Name, d.Labels = "platform", operatorName, map[string]string{"app.kubernetes.io/name": operatorName}
+	d.Namespace, d.Name, d.Labels = "platform", operatorName, map[string]string{"app.kubernetes.io/name": operatorName, "helm.sh/chart": "yardmaster-0.1.0"}
 	d.Spec.Replicas, d.Status.ReadyReplicas = &replicas, ready
 	d.Spec.Template.Spec.Containers = []corev1.Container{{
 		Name: operatorName, Image: "registry.example/yardmaster:v1", Args: []string{"--controllers=*,-workerpool"},
-		Env: []corev1.EnvVar{{Name: "YARDMASTER_NAMESPACES", Value: "team-a"}, {Name: "YARDMASTER_CONTROLLERS", Value: "queue"}},
+		Env: []corev1.EnvVar{{Name: "YARDMASTER_NAMESPACES", Value: "team-a"}, {Name: "YARDMASTER_CONTROLLERS", Value: "queue"}, {Name: "YARDMASTER_CONCURRENCY", Value: "8"}, {Name: "YARDMASTER_BROKER_URL_SECRET", Value: "yardmaster-broker"}},
 	}}
 	return d
 }
@@ -451,7 +451,7 @@ operator             WARNING   1 of 3 replicas are ready
 leader               FAILED    no replica has ever led: the Lease platform/yardmaster.yardmaster.dev does not exist
   fix: kubectl rollout restart deployment yardmaster --namespace platform
 definitions          FAILED    the CustomResourceDefinition agenticsessions.yardmaster.dev does not exist
-  fix: make install deploy IMG=registry.example/yardmaster:v1 NAMESPACES='team-a' OPERATOR_NAMESPACE=platform CONTROLLERS='*,-workerpool'
+  fix: make install deploy IMG=registry.example/yardmaster:v1 NAMESPACES='team-a' OPERATOR_NAMESPACE=platform CONTROLLERS='*,-workerpool' REPLICAS=3 COMPONENTS=default-broker SETTINGS='YARDMASTER_CONCURRENCY=8'
 `
 	lines := strings.SplitAfter(out, "\n")
 	require.True(t, cmp.Diff(want, strings.Join(lines[:7], "")) == "", "output:\n%s", out)
@@ -461,7 +461,7 @@ func TestDoctorRestoresReleasesOfTheChartWithHelm(t *testing.T) {
 	deployment := operatorDeployment(2, 2)
 	deployment.Annotations = map[string]string{"meta.helm.sh/release-name": "yard", "meta.helm.sh/release-namespace": "platform"}
 	_, out, _ := runDoctor(t, "", deployment)
-	want := "fix: helm upgrade yard oci://ghcr.io/yardmaster/charts/yardmaster --namespace platform --reuse-values\n"
+	want := "fix: helm upgrade yard oci://ghcr.io/yardmaster/charts/yardmaster --version 0.1.0 --namespace platform --reuse-values\n"
 	require.True(t, strings.Contains(out, want), "output:\n%s", out)
 }
 

@@ -23,6 +23,7 @@ import (
 
 const (
 	operatorName             = "yardmaster"
+	gatewayName              = "yardmaster-gateway"
 	defaultOperatorNamespace = "yardmaster-system"
 	authoritySecretName      = "yardmaster-webhook-ca"
 	// pathKey is the key of the secret path segment in the Secret.
