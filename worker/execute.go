@@ -138,12 +138,12 @@ func returnsToQueue(job *Job, err error) bool {
 	switch {
 	case IsSnooze(err):
 		return true
-	case err == nil || IsDeadLetter(err):
+	case err == nil:
 		return false
 	case IsProcessLost(err):
 		return job.history.AfterStart(job.isAlone).Attempt() <= job.MaxAttempts
 	}
-	return job.Attempt < job.MaxAttempts
+	return !IsDeadLetter(err) && job.Attempt < job.MaxAttempts
 }
 
 // wasInterrupted reports whether the handler returned early because the worker shuts down.
@@ -179,7 +179,7 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 		w.snoozeMessage(m, unknownKindDelay)
 	case IsProcessLost(err):
 		w.settleLoss(m, job, err)
-	case IsDeadLetter(err) || job.Attempt >= job.MaxAttempts:
+	case !returnsToQueue(job, err):
 		w.buryMessage(m, job, err.Error(), job.Attempt)
 	default:
 		delay := retryDelay(job, err)
@@ -193,7 +193,7 @@ func (w *Worker) settleByResult(m *scheduler.LeasedMessage, job *Job, err error,
 // settleLoss retries a job whose process was lost, unless it was lost alone too often.
 func (w *Worker) settleLoss(m *scheduler.LeasedMessage, job *Job, err error) {
 	after := job.history.AfterStart(job.isAlone)
-	if after.Attempt() > job.MaxAttempts {
+	if !returnsToQueue(job, err) {
 		w.buryMessage(m, job, lossReason(after)+": "+err.Error(), after.Attempt()-1)
 		return
 	}
