@@ -27,8 +27,8 @@ const (
 	// ConditionResourcesUnavailable is True while a ResourceQuota has no room for the next Job of a SequentialJob, its workspace or its
 	// outputs. The SequentialJob waits.
 	ConditionResourcesUnavailable = "ResourcesUnavailable"
-	// ConditionBlocked is True while something keeps a SequentialJob, an unqueued AgenticSession without a Pod, or the deletion of a Queue
-	// from continuing.
+	// ConditionBlocked is True while something keeps a SequentialJob, an AgenticSession, or the deletion of a Queue from continuing. A
+	// session that fails because of it keeps the condition.
 	ConditionBlocked = "Blocked"
 
 	// ConditionLastRunSucceeded is True if the newest finished run of a Schedule succeeded. It is absent until a run has finished.
