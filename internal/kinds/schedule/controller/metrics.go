@@ -22,17 +22,19 @@ var (
 		"Number of Schedules by state: scheduled, suspended or stalled.", "state")
 )
 
-// startCounters starts the counters of a Schedule at 0: Prometheus does not see an increase from nothing to 1, so that an alert would
-// miss the first failure after each start of the operator.
+// startCounters starts the counters of a Schedule's failures at 0: Prometheus does not see an increase from nothing to 1, so that an alert
+// would miss the first failure after each start of the operator.
 func startCounters(s *v1alpha1.Schedule) {
-	startedTotal.Of(s)
-	for _, result := range []string{"succeeded", "failed"} {
-		finishedTotal.Of(s, result)
+	missed := []string{v1alpha1.MissedTooLate, v1alpha1.MissedSuperseded, v1alpha1.MissedRefused}
+	if s.Spec.When != "" {
+		missed = append(missed, v1alpha1.MissedWhenFailed)
 	}
-	for _, reason := range []string{
-		v1alpha1.MissedSuspended, v1alpha1.MissedTooLate, v1alpha1.MissedSuperseded, v1alpha1.MissedScheduleChanged, v1alpha1.MissedRefused,
-		v1alpha1.MissedOutcomeUnknown, v1alpha1.MissedCanceled, v1alpha1.MissedWhenFalse, v1alpha1.MissedWhenFailed,
-	} {
+	if s.Spec.Message != nil {
+		missed = append(missed, v1alpha1.MissedOutcomeUnknown)
+	} else {
+		finishedTotal.Of(s, "failed")
+	}
+	for _, reason := range missed {
 		missedTotal.Of(s, reason)
 	}
 }
