@@ -107,12 +107,12 @@ func TestTheCollectorTakesMoreMemoryOnlyUnderLoadAndBelowTheLimit(t *testing.T) 
 		want      int
 	}{
 		"at rest":                         {40 * mib, 230 * mib, []int64{mib, mib}, targetAtRest},
-		"under load":                      {30 * mib, 230 * mib, []int64{mib, 50 * mib}, targetUnderLoad},
-		"under load, a larger heap":       {40 * mib, 230 * mib, []int64{mib, 50 * mib}, 80},
+		"under load":                      {24 * mib, 230 * mib, []int64{mib, 50 * mib}, targetUnderLoad},
+		"under load, a larger heap":       {40 * mib, 230 * mib, []int64{mib, 50 * mib}, 60},
 		"just below load":                 {40 * mib, 230 * mib, []int64{mib, 10*mib - mib/10}, targetAtRest},
-		"soon after the load":             {30 * mib, 230 * mib, []int64{50 * mib, mib, mib}, targetUnderLoad},
+		"soon after the load":             {24 * mib, 230 * mib, []int64{50 * mib, mib, mib}, targetUnderLoad},
 		"long after the load":             {40 * mib, 230 * mib, append([]int64{50 * mib}, make([]int64, 10)...), targetAtRest},
-		"load that comes back":            {30 * mib, 230 * mib, append(append([]int64{50 * mib}, make([]int64, 10)...), 50*mib), targetUnderLoad},
+		"load that comes back":            {24 * mib, 230 * mib, append(append([]int64{50 * mib}, make([]int64, 10)...), 50*mib), targetUnderLoad},
 		"near the memory limit":           {120 * mib, 230 * mib, []int64{100 * mib}, targetAtRest},
 		"without a memory limit":          {4000 * mib, 1 << 62, []int64{4000 * mib}, targetLargeHeaps},
 		"without a collection yet":        {0, 230 * mib, []int64{mib}, targetUnderLoad},

@@ -14,7 +14,7 @@ const (
 	targetAtRest     = 25
 	targetUnderLoad  = 100
 	targetLargeHeaps = 50
-	maxGrowth        = 32 << 20 // bytes
+	maxGrowth        = 24 << 20 // bytes
 )
 
 const (
