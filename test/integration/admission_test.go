@@ -344,6 +344,53 @@ func cannotMisuseItsPermissions(t *testing.T, o *restrictedOperator) {
 	}
 }
 
+// An operator for some namespaces may patch three kinds in all namespaces, to remove its finalizers.
+func TestElsewhereTheOperatorChangesOnlyFinalizers(t *testing.T) {
+	t.Parallel()
+	waitForAdmissionPolicies(t)
+	d := installPermissions(t, "*", false)
+	operator := newClientOf(t, d.account())
+	owner := `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}]}}`
+	for ns, isServed := range map[string]bool{d.watched: true, d.reported: false} {
+		pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "pool"}}
+		pool.Spec.Image, pool.Spec.Replicas, pool.Spec.Queues = "worker:1", new(int32(0)), []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "none"}}}
+		for kind, object := range map[string]client.Object{
+			"Queue":         &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "queue"}},
+			"SequentialJob": testbuilder.SequentialJob("sequence", ns).Step("a").Obj(),
+			"WorkerPool":    pool,
+		} {
+			object.SetAnnotations(map[string]string{"a": "b"})
+			object.SetFinalizers([]string{"test.yardmaster.dev/kept"})
+			mustCreate(t, object)
+			t.Cleanup(func() {
+				require.NoError(t, cluster.Patch(context.Background(), object, client.RawPatch(mergePatch, []byte(`{"metadata": {"finalizers": null}}`))))
+			})
+			attempt := func(patch string) error {
+				return operator.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(mergePatch, []byte(patch)), client.DryRunAll)
+			}
+			poll.Until(t, "the permissions and the policy to apply to a "+kind, func() bool { return isDeniedByPolicy(attempt(owner)) })
+			for title, change := range map[string]struct {
+				patch     string
+				isAllowed bool
+			}{
+				"removing a finalizer":    {`{"metadata": {"finalizers": null}}`, true},
+				"an owner":                {owner, false},
+				"the spec":                {`{"spec": {"suspend": true, "priority": 3}}`, false},
+				"a label":                 {`{"metadata": {"labels": {"a": "b"}}}`, isServed},
+				"an annotation":           {`{"metadata": {"annotations": {"yardmaster.dev/dead-letters": "Purge", "yardmaster.dev/abandon": "true"}}}`, isServed},
+				"removing an annotation":  {`{"metadata": {"annotations": null}}`, isServed},
+				"a finalizer and a label": {`{"metadata": {"finalizers": null, "labels": {"a": "b"}}}`, isServed},
+			} {
+				want := wantDenied
+				if change.isAllowed {
+					want = wantAllowed
+				}
+				want(t, fmt.Sprintf("%s of a %s, served %t", title, kind, isServed), attempt(change.patch))
+			}
+		}
+	}
+}
+
 // newGatedPod returns the Pod of a session, or of something else, that waits at a gate.
 func (o *restrictedOperator) newGatedPod(name, label, gate string) *unstructured.Unstructured {
 	o.t.Helper()
