@@ -66,7 +66,7 @@ func (d *leasedMessage) Ack(ctx context.Context, confirmed bool) error {
 
 // Retry implements broker.Delivery. The server stores no reason.
 func (d *leasedMessage) Retry(ctx context.Context, delay time.Duration, reason string) error {
-	if err := d.CountFailure(ctx); err != nil {
+	if err := d.countFailure(ctx, delay); err != nil {
 		return err
 	}
 	return d.Lose(ctx, delay, reason)
@@ -84,7 +84,7 @@ func (d *leasedMessage) Lose(_ context.Context, delay time.Duration, _ string) e
 func (d *leasedMessage) Release(ctx context.Context, delay time.Duration) error {
 	history, err := d.History(ctx)
 	if err == nil {
-		err = d.storeHistory(ctx, history.AfterRelease())
+		err = d.storeHistory(ctx, history.AfterRelease(), delay)
 	}
 	if err != nil {
 		return d.deliveryError("releasing", err)

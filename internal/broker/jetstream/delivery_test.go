@@ -64,6 +64,10 @@ func TestTheHistoryOfAMessageSurvivesItsDeliveries(t *testing.T) {
 		entry, err := e.readLast(t.Context(), "KV_yardmaster_orders", storedKeySubject("orders", "returned.1"))
 		return err == nil && entry != nil && entry.isDeletedKey()
 	})
+	publish(t, e, "yardmaster.orders.ready.default", "y")
+	require.NoError(t, fetchOne(t, e, "orders", "default").Retry(t.Context(), 8*24*time.Hour, ""))
+	entry := require.Call(e.readLast(t.Context(), "KV_yardmaster_orders", storedKeySubject("orders", "returned.2"))).Succeeds(t)
+	require.Equal(t, (15 * 24 * time.Hour).String(), entry.headers().Get("Nats-TTL")) // a week longer than the message waits
 }
 
 func TestUnconfirmedLeaseExtensionFails(t *testing.T) {

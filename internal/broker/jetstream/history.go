@@ -17,7 +17,8 @@ import (
 
 const (
 	historyPrefix = "returned."
-	historyTTL    = 7 * 24 * time.Hour
+	// historyTTL is how long an entry is kept after its message is due.
+	historyTTL = 7 * 24 * time.Hour
 	// forgottenTTL is how long the mark of a deleted entry is kept.
 	forgottenTTL = time.Minute
 )
@@ -65,21 +66,24 @@ func (d *leasedMessage) MarkStart(ctx context.Context, alone bool) error {
 	if err != nil {
 		return err
 	}
-	return d.deliveryError("marking the start of", d.storeHistory(ctx, history.AfterStart(alone)))
+	return d.deliveryError("marking the start of", d.storeHistory(ctx, history.AfterStart(alone), 0))
 }
 
 // CountFailure implements broker.Delivery.
-func (d *leasedMessage) CountFailure(ctx context.Context) error {
+func (d *leasedMessage) CountFailure(ctx context.Context) error { return d.countFailure(ctx, 0) }
+
+// countFailure counts a failure after which the message is delivered again after the delay.
+func (d *leasedMessage) countFailure(ctx context.Context, delay time.Duration) error {
 	history, err := d.History(ctx)
 	if err != nil {
 		return err
 	}
-	return d.deliveryError("counting attempts of", d.storeHistory(ctx, history.AfterFailure()))
+	return d.deliveryError("counting attempts of", d.storeHistory(ctx, history.AfterFailure(), delay))
 }
 
-// storeHistory stores what the next delivery should read. Each call replaces the entry of an earlier one for the same delivery, so requests
+// storeHistory stores what the next delivery, which is due after the delay, should read. Each call replaces the entry of an earlier one for the same delivery, so requests
 // can be repeated.
-func (d *leasedMessage) storeHistory(ctx context.Context, h broker.History) error {
+func (d *leasedMessage) storeHistory(ctx context.Context, h broker.History, delay time.Duration) error {
 	entry := nats.NewMsg(d.writableSubject(storedKeySubject(d.queue, historyPrefix+d.messageID())))
 	entry.Data = strconv.AppendInt(nil, int64(h.Released), 10)
 	for name, n := range map[string]int{headerFailed: h.Failed, headerLostStarted: h.LostStarted, headerLostAlone: h.LostAlone} {
@@ -87,7 +91,7 @@ func (d *leasedMessage) storeHistory(ctx context.Context, h broker.History) erro
 			entry.Header.Set(name, strconv.Itoa(n))
 		}
 	}
-	_, err := d.js.PublishMsg(ctx, entry, jetstream.WithMsgTTL(historyTTL))
+	_, err := d.js.PublishMsg(ctx, entry, jetstream.WithMsgTTL(historyTTL+max(delay, 0)))
 	if err == nil {
 		d.hasStoredHistory.Store(true)
 	}
