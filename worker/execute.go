@@ -107,7 +107,7 @@ func (w *Worker) runJob(m *scheduler.LeasedMessage, job *Job, timeout time.Durat
 	w.endSpan(span, m, job, err)
 	finishedAt := w.now()
 	w.metrics.observeDuration(job.Queue, finishedAt.Sub(startedAt))
-	// Jobs that were snoozed, interrupted or canceled say nothing about the handler and are not counted.
+	// Jobs that were interrupted or canceled say nothing about the handler and are not counted.
 	isComplete := !w.wasInterrupted(err) && !job.report.wasCanceled(err)
 	switch {
 	case err == nil:

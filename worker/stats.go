@@ -26,7 +26,8 @@ type Stats struct {
 	State State `json:"state"`
 	// Connected is true once the worker has connected to the broker.
 	Connected bool `json:"connected"`
-	// Attached is true once the worker is connected and takes messages from each of its queues.
+	// Attached is true while the worker takes messages from each of its queues: each was found on the broker and subscribed to, none is
+	// unreachable, and the handler can run jobs.
 	Attached bool `json:"attached"`
 	// Unavailable is why the handler cannot run jobs, so that the worker takes none; empty if it can.
 	Unavailable string `json:"unavailable,omitempty"`
@@ -71,6 +72,8 @@ type QueueStats struct {
 	Prefetched int `json:"prefetched"`
 	// RateLimited is true if the queue has a rate limit.
 	RateLimited bool `json:"rateLimited"`
+	// Unreachable is true if each request for messages of the queue has failed for a minute.
+	Unreachable bool `json:"unreachable,omitempty"`
 }
 
 // Stats returns the worker's current stats.
@@ -90,8 +93,10 @@ func (w *Worker) Stats() Stats {
 		stats.State = StateDraining
 	}
 	stats.Progress, stats.ProgressOmitted = w.progress.longest()
+	isReachable := true
 	for _, q := range snapshot.Queues {
 		stats.Queues = append(stats.Queues, QueueStats(q))
+		isReachable = isReachable && !q.Unreachable
 		if q.Breaker == breaker.Open || q.Breaker == breaker.HalfOpen && stats.Breaker == breaker.Closed {
 			stats.Breaker = q.Breaker
 		}
@@ -99,8 +104,7 @@ func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	stats.Connected, stats.Capacity = w.engine != nil, w.settings.concurrency
-	// Attached: each queue was found on the broker and subscribed to, and the handler can run jobs.
-	stats.Attached = w.engine != nil && len(w.settings.queues) > 0 && stats.Unavailable == ""
+	stats.Attached = w.engine != nil && len(w.settings.queues) > 0 && isReachable && stats.Unavailable == ""
 	for i := range w.settings.queues {
 		q := w.queues[w.settings.queues[i].Name]
 		stats.Attached = stats.Attached && q != nil && q.scheduled != nil

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
+	"github.com/yardmaster/yardmaster/internal/decision"
 	"github.com/yardmaster/yardmaster/internal/kinds/policy"
 	"github.com/yardmaster/yardmaster/internal/kinds/workerpool/scaling"
 )
@@ -61,29 +62,31 @@ func decideDemand(f *fleet) demand {
 	settings.RatePerSecond, settings.MaxInFlight = f.Limits.RatePerSecond, f.Limits.MaxInFlight
 	observation := scaling.Observation{
 		Now: f.Now, Settings: settings,
-		Replicas: d.desired, Ready: sumOf(f.revisions, (*revisionState).availableWorkers), PodStart: podStartTime(f.revisions),
+		Replicas: d.desired, Ready: sumOf(f.revisions, (*revisionState).availableWorkers), PodStart: podStartTime(f),
 		Memory: f.Memory,
 	}
 	if f.Stats != nil {
 		observation.Stats = &f.Stats.BacklogStats
 	}
-	decision := scaling.Decide(observation)
+	made := scaling.Decide(observation)
 	// A budget applies to busy workers too, which are drained.
-	if budget != nil && observation.Stats != nil && decision.Applied > *budget {
-		decision.Applied, decision.Reason = max(*budget, 0), scaling.ReasonBudget
+	if budget != nil && observation.Stats != nil && made.Applied > *budget {
+		made.Applied, made.Reason = max(*budget, 0), scaling.ReasonBudget
 	}
 	return demand{
-		desired: decision.Applied, decision: &decision, memory: decision.Memory,
-		explanation: scaling.ExplainDecision(observation, decision), summary: scaling.Summarize(observation, decision),
+		desired: made.Applied, decision: &made, memory: made.Memory,
+		explanation: scaling.ExplainDecision(observation, made), summary: scaling.Summarize(observation, made),
 	}
 }
 
-// podStartTime returns the median time from the creation of a worker until it is ready; 0 if no worker is ready.
-func podStartTime(revisions []*revisionState) time.Duration {
+// podStartTime returns the median time from the creation of a worker until it is ready; 0 if it is unknown. A worker that became ready
+// later than a rollout waits for progress has probably been ready before.
+func podStartTime(f *fleet) time.Duration {
+	longest := decision.DurationOr(f.rolloutSpec.ProgressDeadline, defaultProgressDeadline)
 	var times []time.Duration
-	for _, r := range revisions {
+	for _, r := range f.revisions {
 		for _, w := range r.workers {
-			if start := w.ReadySince.Sub(w.Created); w.IsReady() && start > 0 {
+			if start := w.ReadySince.Sub(w.Created); w.IsReady() && start > 0 && start <= longest {
 				times = append(times, start)
 			}
 		}

@@ -156,6 +156,7 @@ func (s *Scheduler) CompleteRequest(b *PriorityBuffer, request FetchRequest, rec
 		s.addRequested(b, -min(b.requested, max(0, request.Messages-received)))
 	}
 	b.requestFailed = err != nil
+	b.queue.requestEnded(s.now(), err)
 	if received < request.Messages {
 		b.backlog = 0
 	}

@@ -32,6 +32,10 @@ type ScheduledQueue struct {
 	// slotPrefetch that of messages to prefetch for future slots.
 	openSlots, pendingSlots, slotPrefetch int
 	retired                               bool
+	// failingSince is when the first request failed after the last success of one for any priority; zero if none has failed. failedFor is
+	// the time until the last failure: while the worker has no capacity, it requests nothing, and so does not know more.
+	failingSince time.Time
+	failedFor    time.Duration
 }
 
 // NewScheduledQueue returns a queue with empty buffers. A nil limiter means no rate limit.
@@ -47,6 +51,18 @@ func NewScheduledQueue(config QueueConfig, limiter broker.RateLimiter) *Schedule
 	}
 	q.priorityTurns = wrr.New(weights)
 	return q
+}
+
+// requestEnded records whether a request succeeded.
+func (q *ScheduledQueue) requestEnded(now time.Time, err error) {
+	switch {
+	case err == nil:
+		q.failingSince, q.failedFor = time.Time{}, 0
+	case q.failingSince.IsZero():
+		q.failingSince = now
+	default:
+		q.failedFor = now.Sub(q.failingSince)
+	}
 }
 
 func (q *ScheduledQueue) isRateLimited() bool { return q.limiter != nil && q.limiter.IsLimited() }

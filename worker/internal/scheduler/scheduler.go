@@ -276,7 +276,12 @@ type QueueSnapshot struct {
 	Breaker     breaker.State
 	Prefetched  int
 	RateLimited bool
+	// Unreachable: all requests for its messages have failed for at least unreachableTime.
+	Unreachable bool
 }
+
+// unreachableTime is longer than a restart of a broker.
+const unreachableTime = time.Minute
 
 // Snapshot returns the current state.
 func (s *Scheduler) Snapshot() Snapshot {
@@ -288,7 +293,7 @@ func (s *Scheduler) Snapshot() Snapshot {
 		Running: s.running - s.overdue, Overdue: s.overdue, Prefetched: s.prefetched + s.releasing,
 	}
 	for _, q := range s.queues {
-		snapshot.Queues = append(snapshot.Queues, QueueSnapshot{q.Config.Name, q.breaker.State(now), q.prefetched, q.isRateLimited()})
+		snapshot.Queues = append(snapshot.Queues, QueueSnapshot{q.Config.Name, q.breaker.State(now), q.prefetched, q.isRateLimited(), q.failedFor >= unreachableTime})
 	}
 	return snapshot
 }

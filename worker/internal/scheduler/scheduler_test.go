@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"sync/atomic"
@@ -422,6 +423,35 @@ func (a *aloneScheduler) requireBusy(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.True(t, a.startNextMessage(time.Now()) != nil, "the worker takes no messages after a suspect")
+}
+
+func TestAQueueIsUnreachableWhenEachRequestFailsForAMinute(t *testing.T) {
+	for title, row := range map[string]struct {
+		seconds []int // when requests end
+		success int   // the index of the only one that succeeds, from 1; 0 if none does
+		want    bool
+	}{
+		"failures for less than a minute":          {[]int{0, 30, 59}, 0, false},
+		"failures for a minute":                    {[]int{0, 30, 60}, 0, true},
+		"one failure, and then the worker is full": {[]int{0}, 0, false},
+		"a success after a minute":                 {[]int{0, 60, 61}, 3, false},
+		"a failure after a success":                {[]int{0, 60, 120}, 2, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			now := time.Unix(0, 0)
+			s, q := newKindScheduler(&now, nil, MessageLimits{Concurrency: 1}, discardRelease)
+			for i, second := range row.seconds {
+				now = time.Unix(int64(second), 0)
+				var err error
+				if i+1 != row.success {
+					err = errors.New("the broker does not answer")
+				}
+				s.CompleteRequest(q.Buffers[0], pollRequest, 0, err)
+			}
+			now = now.Add(time.Hour)
+			require.Equal(t, row.want, s.Snapshot().Queues[0].Unreachable)
+		})
+	}
 }
 
 func TestASuspectRunsWhileItsWorkerHasNoOtherMessage(t *testing.T) {
