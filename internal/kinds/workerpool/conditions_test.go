@@ -92,6 +92,17 @@ func withProblem(s *testPool, reason string) *testPool {
 	return s
 }
 
+// silentCanary returns a pool in a step without a pause, whose workers report no outcomes.
+func silentCanary() *testPool {
+	reached := testTime.Add(-defaultProgressDeadline - time.Second)
+	s := canaryPool(5, 5, History{CanaryStep: 1, ProvenWorkers: 5, LastProgress: reached, StepReached: reached})
+	s.Revisions[1].Created = reached
+	for i := range s.Workers {
+		s.Workers[i].Stats = nil
+	}
+	return s
+}
+
 func unready(w *Worker) { w.ReadySince = time.Time{} }
 
 // The rows are those of docs/conditions.md.
@@ -107,24 +118,25 @@ func TestReadyReconcilingAndStalledOfEachState(t *testing.T) {
 		wantReason                   string
 		wantKstatus                  status.Status
 	}{
-		"enough workers are ready":       {newTestPool(2).withCurrentRevision(2), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
-		"scaled to zero":                 {autoscaledPool(0), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
-		"scaled to zero in a rollout":    {rollingPool(0, 0).withReplicas(0), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
-		"metrics are unavailable":        {withoutStats(autoscaledPool(1)), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
-		"a rollout is under way":         {notProven, "True", true, false, v1alpha1.ReasonRollingOut, status.InProgressStatus},
-		"too few workers are ready":      {newTestPool(2).withCurrentRevision(2).changeWorker("worker:1-0", unready), "False", true, false, v1alpha1.ReasonMinimumUnavailable, status.InProgressStatus},
-		"a rollout without progress":     {rollingPool(4, 1).changeWorker("worker:2-0", unready), "True", false, true, v1alpha1.ReasonNoProgress, status.FailedStatus},
-		"a rollout with a bad image":     {rollingPool(4, 1).changeWorker("worker:2-0", failImagePull), "True", false, true, v1alpha1.ReasonImagePull, status.FailedStatus},
-		"a failed canary":                {canaryPool(10, 0, History{ProvenWorkers: 2, FailureMessage: "AnalysisFailed"}), "True", false, true, v1alpha1.ReasonAnalysisFailed, status.FailedStatus},
-		"a missing Queue":                {withMissingQueue(newTestPool(1).withCurrentRevision(1)), "False", true, false, v1alpha1.ReasonQueueNotFound, status.InProgressStatus},
-		"a missing Secret":               {withProblem(newTestPool(1), v1alpha1.ReasonSecretNotFound), "False", true, false, v1alpha1.ReasonSecretNotFound, status.InProgressStatus},
-		"an invalid Secret":              {withProblem(newTestPool(1), v1alpha1.ReasonSecretInvalid), "False", false, true, v1alpha1.ReasonSecretInvalid, status.FailedStatus},
-		"no quota for an object":         {withRefusal(newTestPool(1), decision.QuotaExceeded), "False", true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
-		"no quota for a Pod":             {overQuota, "False", true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
-		"an object is invalid":           {withRefusal(newTestPool(1), decision.Invalid), "False", false, true, v1alpha1.ReasonSpecInvalid, status.FailedStatus},
-		"an object is denied":            {withRefusal(newTestPool(1), decision.PolicyDenied), "False", false, true, v1alpha1.ReasonPolicyDenied, status.FailedStatus},
-		"the name of an object is taken": {withRefusal(newTestPool(1), decision.AlreadyExists), "False", false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},
-		"being deleted":                  {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), "False", true, false, v1alpha1.ReasonDeleting, status.TerminatingStatus},
+		"enough workers are ready":           {newTestPool(2).withCurrentRevision(2), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
+		"scaled to zero":                     {autoscaledPool(0), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
+		"scaled to zero in a rollout":        {rollingPool(0, 0).withReplicas(0), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
+		"metrics are unavailable":            {withoutStats(autoscaledPool(1)), "True", false, false, v1alpha1.ReasonReady, status.CurrentStatus},
+		"a rollout is under way":             {notProven, "True", true, false, v1alpha1.ReasonRollingOut, status.InProgressStatus},
+		"too few workers are ready":          {newTestPool(2).withCurrentRevision(2).changeWorker("worker:1-0", unready), "False", true, false, v1alpha1.ReasonMinimumUnavailable, status.InProgressStatus},
+		"a rollout without progress":         {rollingPool(4, 1).changeWorker("worker:2-0", unready), "True", false, true, v1alpha1.ReasonNoProgress, status.FailedStatus},
+		"a step that its workers cannot end": {silentCanary(), "True", false, true, v1alpha1.ReasonNoProgress, status.FailedStatus},
+		"a rollout with a bad image":         {rollingPool(4, 1).changeWorker("worker:2-0", failImagePull), "True", false, true, v1alpha1.ReasonImagePull, status.FailedStatus},
+		"a failed canary":                    {canaryPool(10, 0, History{ProvenWorkers: 2, FailureMessage: "AnalysisFailed"}), "True", false, true, v1alpha1.ReasonAnalysisFailed, status.FailedStatus},
+		"a missing Queue":                    {withMissingQueue(newTestPool(1).withCurrentRevision(1)), "False", true, false, v1alpha1.ReasonQueueNotFound, status.InProgressStatus},
+		"a missing Secret":                   {withProblem(newTestPool(1), v1alpha1.ReasonSecretNotFound), "False", true, false, v1alpha1.ReasonSecretNotFound, status.InProgressStatus},
+		"an invalid Secret":                  {withProblem(newTestPool(1), v1alpha1.ReasonSecretInvalid), "False", false, true, v1alpha1.ReasonSecretInvalid, status.FailedStatus},
+		"no quota for an object":             {withRefusal(newTestPool(1), decision.QuotaExceeded), "False", true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
+		"no quota for a Pod":                 {overQuota, "False", true, false, v1alpha1.ReasonQuotaExceeded, status.InProgressStatus},
+		"an object is invalid":               {withRefusal(newTestPool(1), decision.Invalid), "False", false, true, v1alpha1.ReasonSpecInvalid, status.FailedStatus},
+		"an object is denied":                {withRefusal(newTestPool(1), decision.PolicyDenied), "False", false, true, v1alpha1.ReasonPolicyDenied, status.FailedStatus},
+		"the name of an object is taken":     {withRefusal(newTestPool(1), decision.AlreadyExists), "False", false, true, v1alpha1.ReasonNameTaken, status.FailedStatus},
+		"being deleted":                      {withDeletionTimestamp(newTestPool(1).withCurrentRevision(1)), "False", true, false, v1alpha1.ReasonDeleting, status.TerminatingStatus},
 	} {
 		t.Run(title, func(t *testing.T) {
 			d := Decide(test.pool.Observation)
@@ -150,45 +162,57 @@ func TestRefusedPoolKeepsTryingEvery30Seconds(t *testing.T) {
 
 // A pool with one ready worker and a backlog of ten. Each row is observed every two seconds for the time.
 func TestWorkIsUndoneWhenNothingFinishesForTooLong(t *testing.T) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 	nothing := func(*testPool, time.Duration) {}
+	unknown := func(s *testPool) { s.Stats = nil }
+	unknownForHalfAnHour := func(s *testPool, elapsed time.Duration) {
+		s.Stats = &QueueStats{BacklogStats: scaling.BacklogStats{Backlog: 10}}
+		if elapsed > time.Minute && elapsed < 31*time.Minute {
+			s.Stats = nil
+		}
+	}
 	running := func(s *testPool, _ time.Duration) { s.Workers[0].Stats.InFlight, s.Stats.InFlight = 10, 10 }
 	silent, empty := func(s *testPool) { s.Workers[0].Stats = nil }, func(s *testPool) { s.Stats.Backlog = 0 }
 	for title, row := range map[string]struct {
 		pool   func(*testPool)
 		during func(*testPool, time.Duration)
 		after  time.Duration
-		want   bool
+		want   metav1.ConditionStatus // of Ready
 	}{
-		"nothing runs, for less than five minutes": {nil, nothing, undoneTime - time.Second, false},
-		"nothing runs, for five minutes":           {nil, nothing, undoneTime, true},
+		"nothing runs, for less than five minutes": {nil, nothing, undoneTime - time.Second, yes},
+		"nothing runs, for five minutes":           {nil, nothing, undoneTime, no},
 		"a success every four minutes": {
 			nil, func(s *testPool, elapsed time.Duration) {
 				countOutcomes(1+int64(elapsed/(4*time.Minute)), 0)(&s.Workers[0])
-			}, time.Hour, false,
+			}, time.Hour, yes,
 		},
 		"all attempts fail": {nil, func(s *testPool, elapsed time.Duration) {
 			s.Workers[0].Stats.InFlight, s.Stats.InFlight = 1, 1
 			countOutcomes(1, int64(elapsed/time.Second))(&s.Workers[0])
-		}, undoneTime, true},
-		"handlers run, for less than the progress deadline": {nil, running, defaultProgressDeadline - time.Second, false},
-		"handlers run, for longer":                          {nil, running, defaultProgressDeadline, true},
-		"handlers run, and nothing waits":                   {empty, running, time.Hour, false},
+		}, undoneTime, no},
+		"handlers run, for less than the progress deadline": {nil, running, defaultProgressDeadline - time.Second, yes},
+		"handlers run, for longer":                          {nil, running, defaultProgressDeadline, no},
+		"handlers run, and nothing waits":                   {empty, running, time.Hour, yes},
 		"messages that were given back wait": {nil, func(s *testPool, elapsed time.Duration) {
 			s.Stats.Backlog, s.Stats.InFlight, s.Workers[0].Stats.Returned = 0, 10, 10
 			s.Workers[0].Stats.Snoozed = new(int64(elapsed / time.Second))
-		}, undoneTime, true},
-		"nothing is due": {empty, nothing, time.Hour, false},
+		}, undoneTime, no},
+		"nothing is due": {empty, nothing, time.Hour, yes},
 		"retries wait for an hour": {
-			func(s *testPool) { s.Stats.Backlog, s.Stats.InFlight, s.Stats.RetriesInFlight = 0, 10, true }, nothing, time.Hour - time.Second, false,
+			func(s *testPool) { s.Stats.Backlog, s.Stats.InFlight, s.Stats.RetriesInFlight = 0, 10, true }, nothing, time.Hour - time.Second, yes,
 		},
-		"the stats are unknown":                           {func(s *testPool) { s.Stats = nil }, nothing, time.Hour, false},
-		"the pool should have no workers":                 {func(s *testPool) { s.withReplicas(0) }, nothing, time.Hour, false},
-		"a rate limit allows a message every ten minutes": {func(s *testPool) { s.Limits.RatePerSecond = 1.0 / 600 }, nothing, 30*time.Minute - time.Second, false},
+		"the stats are unknown for less than five minutes":     {unknown, nothing, undoneTime - time.Second, yes},
+		"the stats are unknown for five minutes":               {unknown, nothing, undoneTime, metav1.ConditionUnknown},
+		"unknown, and the pool should have no workers":         {func(s *testPool) { unknown(s.withReplicas(0)) }, nothing, time.Hour, yes},
+		"the time while the stats were unknown does not count": {nil, unknownForHalfAnHour, 30*time.Minute + undoneTime - 3*time.Second, yes},
+		"the time before and after it does":                    {nil, unknownForHalfAnHour, 30*time.Minute + undoneTime, no},
+		"the pool should have no workers":                      {func(s *testPool) { s.withReplicas(0) }, nothing, time.Hour, yes},
+		"a rate limit allows a message every ten minutes":      {func(s *testPool) { s.Limits.RatePerSecond = 1.0 / 600 }, nothing, 30*time.Minute - time.Second, yes},
 		"workers count nothing, and the broker counts what finishes": {
-			silent, func(s *testPool, elapsed time.Duration) { s.Stats.Finished = new(int64(elapsed / time.Minute)) }, time.Hour, false,
+			silent, func(s *testPool, elapsed time.Duration) { s.Stats.Finished = new(int64(elapsed / time.Minute)) }, time.Hour, yes,
 		},
 		"workers count nothing, and nothing finishes": {
-			silent, func(s *testPool, _ time.Duration) { s.Stats.Finished = new(int64(7)) }, undoneTime, true,
+			silent, func(s *testPool, _ time.Duration) { s.Stats.Finished = new(int64(7)) }, undoneTime, no,
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -206,7 +230,8 @@ func TestWorkIsUndoneWhenNothingFinishesForTooLong(t *testing.T) {
 			conditions := s.Pool.Status.Conditions
 			got := meta.FindStatusCondition(conditions, v1alpha1.ConditionDegraded)
 			isUndone := got.Status == metav1.ConditionTrue && got.Reason == v1alpha1.ReasonNothingFinished
-			require.True(t, isUndone == row.want && row.want != meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady), "%+v", conditions)
+			isRight := isUndone == (row.want == no) && meta.IsStatusConditionPresentAndEqual(conditions, v1alpha1.ConditionReady, row.want)
+			require.True(t, isRight, "%+v", conditions)
 		})
 	}
 }

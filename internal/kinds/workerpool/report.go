@@ -168,17 +168,29 @@ func (r *report) setRolloutConditions() {
 }
 
 // stalledProgress returns the problem of a rollout that exceeded its progress deadline; nil if it did not. A pool that
-// needs no workers, and a rollout that waits in a canary step, have no deadline.
+// needs no workers, and a rollout that waits in a canary step which can end, have no deadline.
 func (r *report) stalledProgress() *decision.Problem {
 	deadline := decision.DurationOr(r.rolloutSpec.ProgressDeadline, defaultProgressDeadline)
 	last := r.updated.Created
 	if r.rollout.history.LastProgress.After(last) {
 		last = r.rollout.history.LastProgress
 	}
-	if r.demand.desired == 0 || !r.rollout.history.StepReached.IsZero() || r.now.Sub(last) <= deadline {
+	isInStep := !r.rollout.history.StepReached.IsZero()
+	if r.demand.desired == 0 || isInStep && r.stepCanEnd() || r.now.Sub(last) <= deadline {
 		return nil
 	}
-	return &decision.Problem{Reason: v1alpha1.ReasonNoProgress, Message: fmt.Sprintf("revision %s has made no progress for %s", r.updated.Name, deadline)}
+	message := fmt.Sprintf("revision %s has made no progress for %s", r.updated.Name, deadline)
+	if isInStep {
+		message += ": a step without a pause ends after analysis.minSamples messages, and the workers report none"
+	}
+	return &decision.Problem{Reason: v1alpha1.ReasonNoProgress, Message: message}
+}
+
+// stepCanEnd reports whether the canary step has a pause, or workers that report the outcomes that it waits for.
+func (r *report) stepCanEnd() bool {
+	step := r.rollout.history.CanaryStep
+	hasPause := step < len(r.rolloutSpec.Steps) && r.rolloutSpec.Steps[step].Pause != nil
+	return hasPause || r.updated.countWorkers(func(w *workerState) bool { _, ok := w.reportedOutcomes(); return ok }) > 0
 }
 
 // limitingReasons are the reasons of scaling decisions with which a pool may have fewer workers than recommended.
@@ -236,12 +248,16 @@ func (r *report) setWorkerConditions() {
 	r.setCondition(v1alpha1.ConditionAvailable, available)
 
 	var late []string
+	silent := 0
 	var failure *decision.Problem
 	for _, revision := range r.plan.revisions {
 		failure = cmp.Or(failure, revision.failure)
 		for _, w := range revision.workers {
 			if r.drain.hasTimedOut(w) {
 				late = append(late, w.Name)
+				if w.Stats == nil {
+					silent++
+				}
 			}
 		}
 	}
@@ -255,6 +271,9 @@ func (r *report) setWorkerConditions() {
 			len(late), r.drain.Timeout.Duration.Duration, strings.Join(late[:min(len(late), maxListedNames)], ", "))
 		if len(late) > maxListedNames {
 			message += fmt.Sprintf(" and %d more", len(late)-maxListedNames)
+		}
+		if silent > 0 {
+			message += fmt.Sprintf("; %d of them do not answer", silent)
 		}
 		if failure != nil {
 			message += "; " + failure.Message
@@ -282,6 +301,7 @@ func (r *report) summarize() decision.Summary {
 	}
 	isSleeping := r.demand.desired == 0 && r.status.Replicas == 0
 	ready, problem := metav1.ConditionFalse, r.problem
+	unknown := r.unknownMessage(r.demand.desired)
 	switch {
 	case r.isDeleting:
 		message := fmt.Sprintf("waiting for %d workers to drain", r.status.Replicas)
@@ -300,13 +320,18 @@ func (r *report) summarize() decision.Summary {
 		problem = r.undone
 	case !r.rollout.isComplete && stopped != nil: // workers of the old revision may still serve
 		ready, problem = available.Status, stopped
-		if r.status.Ready == 0 && r.demand.desired > 0 {
+		switch {
+		case r.status.Ready == 0 && r.demand.desired > 0:
 			ready = metav1.ConditionFalse
+		case isAvailable && unknown != "":
+			ready = metav1.ConditionUnknown
 		}
 	case !isAvailable && idle != nil && idle.Reason == v1alpha1.ReasonQuotaExceeded, r.status.Ready == 0 && r.demand.desired > 0 && idle != nil:
 		problem = idle
 	case !isAvailable:
 		return decision.Summary{Ready: ready, Reason: available.Reason, Message: available.Message, Progress: decision.InProgress}
+	case unknown != "":
+		return decision.Summary{Ready: metav1.ConditionUnknown, Reason: v1alpha1.ReasonMetricsStale, Message: unknown, Progress: decision.InProgress}
 	case !r.rollout.isComplete && !isSleeping:
 		message := meta.FindStatusCondition(r.status.Conditions, v1alpha1.ConditionProgressing).Message
 		return decision.Summary{Ready: metav1.ConditionTrue, Reason: v1alpha1.ReasonRollingOut, Message: message, Progress: decision.InProgress}

@@ -37,6 +37,8 @@ type WorkMemory struct {
 	Workers map[string]WorkerProgress
 	// Finished is the number of finished messages as the broker counts them; nil if it does not.
 	Finished *int64
+	// UnknownSince is since when the stats of the queues are unknown; zero if they are known.
+	UnknownSince time.Time
 }
 
 // WorkerProgress is what a worker has finished.
@@ -48,20 +50,33 @@ type WorkerProgress struct {
 
 // RestoreWork returns the memory of an operator that has started.
 func RestoreWork(status *v1alpha1.WorkerPoolStatus) WorkMemory {
-	undone := decision.FindReason(status.Conditions, v1alpha1.ConditionDegraded, v1alpha1.ReasonNothingFinished)
-	if undone == nil {
-		return WorkMemory{}
+	var m WorkMemory
+	if undone := decision.FindReason(status.Conditions, v1alpha1.ConditionDegraded, v1alpha1.ReasonNothingFinished); undone != nil {
+		m.UndoneSince, m.IsUndone = undone.LastTransitionTime.Add(-undoneTime), true
 	}
-	return WorkMemory{UndoneSince: undone.LastTransitionTime.Add(-undoneTime), IsUndone: true}
+	if unknown := decision.FindReason(status.Conditions, v1alpha1.ConditionReady, v1alpha1.ReasonMetricsStale); unknown != nil {
+		m.UnknownSince = unknown.LastTransitionTime.Add(-undoneTime)
+	}
+	return m
 }
 
 // observe returns the memory after an observation. Work is done by a success: a message that is given back, or that fails, is not done.
 //
-// While the stats of the queues are unknown, nothing is judged.
+// While the stats of the queues are unknown, nothing is judged, and this time does not count.
 func (m WorkMemory) observe(f *fleet) WorkMemory {
 	workers, hasFinished, hasEnded, areCounted := m.readWorkers(f.Workers, f.now)
 	m.Workers, m.HasMoved = workers, hasEnded || hasFinished
-	if f.Stats == nil {
+	switch {
+	case f.Stats != nil && !m.UnknownSince.IsZero():
+		if !m.UndoneSince.IsZero() && !m.IsUndone {
+			m.UndoneSince = m.UndoneSince.Add(max(0, f.now.Sub(m.UnknownSince)))
+		}
+		m.UnknownSince = time.Time{}
+	case f.Stats != nil:
+	case m.UnknownSince.IsZero(), m.UnknownSince.After(f.now):
+		m.UnknownSince = f.now
+		return m
+	default:
 		return m
 	}
 	// Workers that count nothing finish what the broker no longer has.
@@ -149,6 +164,17 @@ func (f *fleet) undoneProblem(desired int32) *decision.Problem {
 		}
 	}
 	return problem
+}
+
+// unknownMessage returns that nobody knows whether the work of a pool is done, because its stats have been unknown for too long; "" if they
+// are known, or if the pool should have no workers.
+func (f *fleet) unknownMessage(desired int32) string {
+	autoscaling := f.Pool.Spec.Autoscaling
+	mayWork := desired > 0 || autoscaling != nil && !autoscaling.Suspend
+	if f.Stats != nil || !mayWork || f.now.Sub(f.work.UnknownSince) < undoneTime {
+		return ""
+	}
+	return fmt.Sprintf("whether work is done has been unknown for %s: %s", undoneTime, f.StatsError)
 }
 
 // maxReasonBytes limits what a condition quotes from a worker.
