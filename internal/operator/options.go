@@ -259,7 +259,7 @@ func (p *flagParser) bindBrokerFlags() {
 	f.StringVar(&o.WorkerAdminSecret, "worker-admin-secret", "yardmaster-worker-admin",
 		"Secret in the operator's namespace with the key that signs requests of the operator to workers, and the tokens with which sessions use egress proxies. If empty, Pods that reach port 8081 of workers can send them the same requests, and no session can use a proxy.")
 	f.DurationVar(&o.QueueSweep, "queue-sweep", 2*time.Minute,
-		"Time between two comparisons of an unchanged Queue with its broker.")
+		"Mean time between two comparisons of an unchanged Queue with its broker.")
 	f.StringVar(&o.ClusterID, "cluster-id", "",
 		"What identifies the cluster on brokers that it shares with others. Empty means the UID of the namespace kube-system, which the operator may read where it has a ClusterRole.")
 }

@@ -12,12 +12,15 @@ import (
 const prefix = "YARDMASTER_"
 
 // Set sets the flags that are not in the parsed arguments from environment, which has the form of os.Environ. A variable with the
-// prefix YARDMASTER_ that names no flag is an error: a misspelled name would turn a setting off without a message.
+// prefix YARDMASTER_ that names no flag is an error: a misspelled name would turn a setting off without a message. --version is no setting.
 func Set(flags *flag.FlagSet, environment []string) error {
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	names := map[string]string{}
 	flags.VisitAll(func(f *flag.Flag) {
+		if f.Name == "version" {
+			return
+		}
 		names[prefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))] = f.Name
 	})
 
