@@ -44,17 +44,6 @@ var staleTestJobs = []client.Object{
 	unstartedJob("a", "dead", 48*time.Hour), unstartedJob("a", "slow", time.Hour), unstartedJob("a", "new", time.Second), unstartedJob("b", "late", 2*time.Hour),
 }
 
-func TestReportListsTheWorstJobsFirst(t *testing.T) {
-	_, out, _ := runPlugin(t, "report", staleTestJobs...)
-	want := `NAMESPACE   JOB    CATEGORY     REASON         FOR   MESSAGE
-a           dead   Zombie       NeverStarted   2d    waiting to be started since 2026-02-27T12:00:00Z; no startTime
-a           slow   Suspicious   NeverStarted   60m   waiting to be started since 2026-03-01T11:00:00Z; no startTime
-
-3 Jobs: 1 healthy, 1 suspicious, 1 zombie
-`
-	require.Equal(t, want, out)
-}
-
 func TestReportPrintsAndExitsAsItsFlagsSay(t *testing.T) {
 	for args, row := range map[string]struct {
 		code int

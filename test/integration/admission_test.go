@@ -352,13 +352,10 @@ func TestElsewhereTheOperatorChangesOnlyFinalizers(t *testing.T) {
 	operator := newClientOf(t, d.account())
 	owner := `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}]}}`
 	for ns, isServed := range map[string]bool{d.watched: true, d.reported: false} {
-		pool := &v1alpha1.WorkerPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "pool"}}
-		pool.Spec.Image, pool.Spec.Replicas, pool.Spec.Queues = "worker:1", new(int32(0)), []v1alpha1.PoolQueue{{LocalReference: v1alpha1.LocalReference{Name: "none"}}}
-		for kind, object := range map[string]client.Object{
-			"Queue":         &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "queue"}},
-			"SequentialJob": testbuilder.SequentialJob("sequence", ns).Step("a").Obj(),
-			"WorkerPool":    pool,
+		for kind, spec := range map[string]string{
+			"Queue": "{}", "SequentialJob": "{containers: [{name: a, image: a}]}", "WorkerPool": "{queues: [{name: none}], image: a, replicas: 0}",
 		} {
+			object := newManifest(t, kind, ns, "patched", spec)
 			object.SetAnnotations(map[string]string{"a": "b"})
 			object.SetFinalizers([]string{"test.yardmaster.dev/kept"})
 			mustCreate(t, object)
@@ -366,7 +363,7 @@ func TestElsewhereTheOperatorChangesOnlyFinalizers(t *testing.T) {
 				require.NoError(t, cluster.Patch(context.Background(), object, client.RawPatch(mergePatch, []byte(`{"metadata": {"finalizers": null}}`))))
 			})
 			attempt := func(patch string) error {
-				return operator.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(mergePatch, []byte(patch)), client.DryRunAll)
+				return operator.Patch(t.Context(), object.DeepCopy(), client.RawPatch(mergePatch, []byte(patch)), client.DryRunAll)
 			}
 			poll.Until(t, "the permissions and the policy to apply to a "+kind, func() bool { return isDeniedByPolicy(attempt(owner)) })
 			for title, change := range map[string]struct {

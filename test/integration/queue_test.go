@@ -332,20 +332,6 @@ func waitForPolicy(t *testing.T, ns string, status metav1.ConditionStatus, reaso
 	return found
 }
 
-// The API server rejects an event whose note has more than 1,024 bytes.
-func TestAnEventWithALongMessageIsTruncated(t *testing.T) {
-	t.Parallel()
-	ns := namespaceWithoutWebhook(t)
-	createPolicy(t, ns, "{selector: {matchExpressions: [{key: team, operator: "+strings.Repeat("ä", 2500)+"}]}}")
-	is := waitForPolicy(t, ns, metav1.ConditionFalse, v1alpha1.ReasonSelectorInvalid)
-	require.True(t, len(is.Message) >= 5000, "the message has only %d bytes", len(is.Message))
-	poll.Until(t, "an event", func() bool { return findEvent(t, ns, "team", v1alpha1.ReasonSelectorInvalid) != nil })
-	note := findEvent(t, ns, "team", v1alpha1.ReasonSelectorInvalid).Note
-	if len(note) > 1024 || !strings.HasPrefix(note, "spec.selector: ") || !strings.HasSuffix(note, "ä…") {
-		t.Errorf("the note has %d bytes: %q", len(note), note)
-	}
-}
-
 func TestAPolicyDelaysWhatRunsUntilItsImagesAreAllowed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

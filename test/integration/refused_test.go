@@ -169,18 +169,6 @@ func TestPolicyRules(t *testing.T) {
 	})
 }
 
-func TestStorageOfAQueueCanChangeExceptItsType(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	for i, spec := range []string{
-		`{}`, `{storage: {}}`, `{storage: {type: File}}`, `{storage: {replicas: 3}}`,
-		`{storage: {replicas: 5, placement: {cluster: eu, tags: ["disk:fast", "!old"]}}}`, `{storage: {replicas: 1, placement: {}}}`, `{}`,
-	} {
-		object := newManifest(t, "Queue", ns, "mail", spec)
-		wantAllowed(t, spec, apply(t.Context(), strictClient(t, &warningList{}), object, i > 0))
-	}
-}
-
 func TestDefaultsOfFields(t *testing.T) {
 	t.Parallel()
 	ns := namespaceWithoutWebhook(t)

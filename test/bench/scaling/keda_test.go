@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/yardmaster/yardmaster/test/require"
@@ -48,33 +47,6 @@ func TestTheModelOfKEDAScalesAsItIsDocumented(t *testing.T) {
 			test.act(k)
 			require.Equal(t, test.want, len(k.servingPods()))
 		})
-	}
-}
-
-// A stopped worker finishes what it can in its grace period, and the rest is redelivered.
-func TestMessagesOfAStoppedWorkerAreRedelivered(t *testing.T) {
-	w := newWorkerSimulation([]queuedMessage{{arrivalTime: 100, serviceTime: 10}, {arrivalTime: 100, serviceTime: 1000}}, 1)
-	w.createPods(1)
-	w.runUntil(105)
-	w.stopPod(w.pods[0])
-	w.createPods(1)
-	w.runUntil(2000)
-	require.Equal(t, [2]int{1, 1}, [2]int{w.interruptedWorkers, w.redeliveredMessages})
-	require.Equal(t, []float64{0, gracePeriodSeconds + leaseSeconds + 5}, w.waits)
-}
-
-func TestEveryMessageHasAWait(t *testing.T) {
-	for _, l := range messageLoads() {
-		for _, s := range comparedScalers() {
-			t.Run(l.name+" "+s.name, func(t *testing.T) {
-				t.Parallel()
-				first, second := simulateSeed(l, s, 3), simulateSeed(l, s, 3)
-				require.Equal(t, len(l.drawMessages(rand.New(rand.NewPCG(3, 1)))), len(first.waits))
-				require.True(t, first.waits[0] >= 0, "a message has a wait of %.1f s", first.waits[0])
-				isSame := first.podSeconds == second.podSeconds && first.waitQuantile(0.95) == second.waitQuantile(0.95)
-				require.True(t, isSame, "the same seed gives different results")
-			})
-		}
 	}
 }
 

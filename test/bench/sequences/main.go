@@ -154,7 +154,12 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, by *su
 	}
 	l.waitUntilFinished(ctx, o, process)
 	if by.areRecorded != nil {
-		harness.Check(harness.PollUntil(ctx, time.Minute, func() (bool, error) { return by.areRecorded(ctx, c, ns.Name) }))
+		done := false
+		harness.Check(harness.PollUntil(ctx, time.Minute, func() (_ bool, err error) {
+			time.Sleep(time.Second) // each call lists all objects, which would disturb what is measured
+			done, err = by.areRecorded(ctx, c, ns.Name)
+			return done, err
+		}))
 	}
 	process.Stop() // the bare loop may have ended
 	cpu, peakRSS := harness.ExitedProcessUsage(process.State())

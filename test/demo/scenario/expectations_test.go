@@ -13,7 +13,6 @@ import (
 
 	"github.com/yardmaster/yardmaster/api/v1alpha1"
 	"github.com/yardmaster/yardmaster/internal/kinds/agenticsession"
-	"github.com/yardmaster/yardmaster/internal/kinds/sequentialjob"
 	"github.com/yardmaster/yardmaster/test/require"
 )
 
@@ -32,23 +31,6 @@ func sortedNames[T any](all []T, name func(T) string) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func TestExpectationsMatchTheStepsOfTheExamples(t *testing.T) {
-	for _, example := range Examples() {
-		t.Run(example.ObjectName(), func(t *testing.T) {
-			content, err := os.ReadFile(filepath.Join(examplesDirectory, example.File))
-			require.NoError(t, err)
-			sj := &v1alpha1.SequentialJob{}
-			require.NoError(t, yaml.UnmarshalStrict(content, sj))
-			require.True(t, sj.Name == example.ObjectName(), "it is named %q, expected the name of its file", sj.Name)
-			errs := sequentialjob.Validate(sj)
-			require.True(t, (len(errs) > 0) == (example.Refused != ""), "validation: %v", errs)
-			hasName := func(step v1alpha1.Step, expected ExpectedStep) bool { return step.Name == expected.Name }
-			isExpected := slices.EqualFunc(sj.Spec.Containers, example.Steps, hasName)
-			require.True(t, isExpected || !example.IsApplied(), "steps %+v, want %+v", sj.Spec.Containers, example.Steps)
-		})
-	}
 }
 
 func TestReadmeShowsTheMinimalExample(t *testing.T) {
