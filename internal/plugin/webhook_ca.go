@@ -195,7 +195,7 @@ func (a *authority) forEachConfiguration(ctx context.Context, do func(client.Obj
 }
 
 // webhookConfigurations returns the webhook configurations that call the operator in a namespace. Their names differ where a cluster
-// has several operators.
+// has several operators. One without webhooks belongs to an operator whose controllers have none: its Pods need the certificate too.
 func webhookConfigurations(ctx context.Context, cluster client.Reader, namespace string) (found []client.Object, err error) {
 	validates, mutates := &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}
 	for _, list := range []client.ObjectList{validates, mutates} {
@@ -212,7 +212,11 @@ func webhookConfigurations(ctx context.Context, cluster client.Reader, namespace
 	}
 	problem := errors.New("there is no webhook configuration of the operator: install the operator first")
 	for _, configuration := range all {
-		for _, webhook := range webhookClients(configuration) {
+		clients := webhookClients(configuration)
+		if len(clients) == 0 {
+			found = append(found, configuration)
+		}
+		for _, webhook := range clients {
 			if service := webhook.config.Service; service != nil && service.Namespace == namespace {
 				found = append(found, configuration)
 				break

@@ -356,7 +356,6 @@ func TestElsewhereTheOperatorChangesOnlyFinalizers(t *testing.T) {
 			"Queue": "{}", "SequentialJob": "{containers: [{name: a, image: a}]}", "WorkerPool": "{queues: [{name: none}], image: a, replicas: 0}",
 		} {
 			object := newManifest(t, kind, ns, "patched", spec)
-			object.SetAnnotations(map[string]string{"a": "b"})
 			object.SetFinalizers([]string{"test.yardmaster.dev/kept"})
 			mustCreate(t, object)
 			t.Cleanup(func() {
@@ -375,7 +374,6 @@ func TestElsewhereTheOperatorChangesOnlyFinalizers(t *testing.T) {
 				"the spec":                {`{"spec": {"suspend": true, "priority": 3}}`, false},
 				"a label":                 {`{"metadata": {"labels": {"a": "b"}}}`, isServed},
 				"an annotation":           {`{"metadata": {"annotations": {"yardmaster.dev/dead-letters": "Purge", "yardmaster.dev/abandon": "true"}}}`, isServed},
-				"removing an annotation":  {`{"metadata": {"annotations": null}}`, isServed},
 				"a finalizer and a label": {`{"metadata": {"finalizers": null, "labels": {"a": "b"}}}`, isServed},
 			} {
 				want := wantDenied
