@@ -375,18 +375,6 @@ func texts(changes []render.Change) []string {
 	return all
 }
 
-func TestTimesOfOtherDaysHaveADate(t *testing.T) {
-	now := time.Date(2026, time.March, 2, 12, 0, 0, 0, time.Local)
-	for want, change := range map[string]time.Time{
-		"12:00:00":            {}, // the status does not say when
-		"11:59:00":            now.Add(-time.Minute),
-		"2026-03-01 12:00:00": now.AddDate(0, 0, -1),
-	} {
-		got := formatTime(change, now)
-		require.True(t, got == want, "formatTime(%s) = %q, want %q", change, got, want)
-	}
-}
-
 func agenticSession(name string, phase v1alpha1.SessionPhase, changes ...func(*v1alpha1.AgenticSession)) *v1alpha1.AgenticSession {
 	s := &v1alpha1.AgenticSession{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: "1", Generation: 1}}
 	s.Spec = v1alpha1.AgenticSessionSpec{Prompt: "Tidy up.", Limits: v1alpha1.SessionLimits{RunLimits: v1alpha1.RunLimits{Timeout: v1alpha1.NewDuration(10 * time.Minute)}}}
