@@ -36,10 +36,8 @@ func (w *Worker) consumeWithRetry(ctx context.Context, q *attachedQueue) {
 			w.consumeQueue(ctx, q, consumers, limiter)
 			return
 		}
-		delay := broker.ReconnectDelay(failures)
-		w.log.Warn("Failed to open a queue", "queue", q.config.Name, "error", err, "retryAfter", delay)
 		w.metrics.recordFetchError(err)
-		_ = clock.SleepContext(ctx, delay)
+		w.waitToRetry(ctx, failures, "Failed to open a queue", "queue", q.config.Name, "error", err)
 	}
 }
 
@@ -136,9 +134,7 @@ func (w *Worker) fetchMessages(ctx context.Context, q *attachedQueue, buffer *sc
 		}
 		failures++
 		w.metrics.recordFetchError(err)
-		delay := broker.ReconnectDelay(failures)
-		w.log.Warn("Failed to fetch messages", "queue", q.config.Name, "error", err, "retryAfter", delay)
-		_ = clock.SleepContext(ctx, delay)
+		w.waitToRetry(ctx, failures, "Failed to fetch messages", "queue", q.config.Name, "error", err)
 	}
 }
 
@@ -152,8 +148,7 @@ func (w *Worker) reserveSlots(ctx context.Context, q *scheduler.ScheduledQueue, 
 		slots, err := limiter.Reserve(ctx, count)
 		if err != nil {
 			failures++
-			w.log.Warn("Failed to reserve slots under the rate limit; no job of the queue starts", "queue", q.Config.Name, "error", err)
-			_ = clock.SleepContext(ctx, broker.ReconnectDelay(failures))
+			w.waitToRetry(ctx, failures, "Failed to reserve slots under the rate limit; no job of the queue starts", "queue", q.Config.Name, "error", err)
 			continue
 		}
 		failures = 0

@@ -358,6 +358,6 @@ func (w *Worker) settleWithRetry(m *scheduler.LeasedMessage, result string, send
 		if failures == settleWarning {
 			w.log.Warn("Settling a message fails and is repeated", "queue", m.QueueConfig().Name, "job", m.Message().ID, "result", result, "error", err)
 		}
-		_ = clock.SleepContext(w.settleContext, broker.ReconnectDelay(failures))
+		_ = clock.SleepContext(w.settleContext, broker.RetryDelay(failures))
 	}
 }

@@ -214,10 +214,17 @@ func (w *Worker) connectWithRetry(ctx context.Context) (broker.Engine, error) {
 		if class := broker.ClassOf(err); class == broker.ClassInvalid || ctx.Err() != nil {
 			return nil, err
 		}
-		delay := broker.ReconnectDelay(failures)
-		w.log.Warn("Failed to connect to the broker", "error", err, "retryAfter", delay)
-		_ = clock.SleepContext(ctx, delay)
+		w.waitToRetry(ctx, failures, "Failed to connect to the broker", "error", err)
 	}
+}
+
+// waitToRetry waits after a number of consecutive failures, and logs fewer of them the longer an outage lasts.
+func (w *Worker) waitToRetry(ctx context.Context, failures int, message string, attributes ...any) {
+	delay := broker.RetryDelay(failures)
+	if failures&(failures-1) == 0 {
+		w.log.Warn(message, append(attributes, "failures", failures, "retryAfter", delay)...)
+	}
+	_ = clock.SleepContext(ctx, delay)
 }
 
 // beginShutdown makes the worker drain and exit. The drain timeout starts with the first call.

@@ -112,12 +112,13 @@ func TestNoUserCanChooseAScopedName(t *testing.T) {
 func TestReconnectDelay(t *testing.T) {
 	var got []time.Duration
 	for tries := range 10 {
-		got = append(got, reconnectDelay(tries+1, 0))
+		got = append(got, retryDelay(tries+1, maxReconnectDelay, 0))
 	}
 	s := time.Second
 	want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
 	require.Equal(t, want, got)
-	require.Equal(t, s, reconnectDelay(3, 1))
+	require.Equal(t, s, retryDelay(3, maxReconnectDelay, 1))
+	require.True(t, RetryDelay(100) <= 5*s && RetryDelay(100) >= 5*s/2, "a worker waits for %s", RetryDelay(100))
 }
 
 func TestIsVersionAtLeast(t *testing.T) {

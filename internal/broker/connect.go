@@ -7,20 +7,29 @@ import (
 	"time"
 )
 
-// MaxReconnectDelay is the maximum delay between two attempts to connect.
-const MaxReconnectDelay = time.Minute
+const (
+	// maxReconnectDelay is that of the operator, many of whose brokers may not answer.
+	maxReconnectDelay = time.Minute
+	// maxRetryDelay is that of a worker or a client, whose jobs wait until its broker answers again.
+	maxRetryDelay = 5 * time.Second
+)
 
 // ReconnectDelay returns the delay after a number of consecutive failed attempts: half a second, doubled after each attempt, up to
-// MaxReconnectDelay, minus a random part of up to half, so that the clients of a broker do not reconnect all at once.
+// a minute, minus a random part of up to half, so that the clients of a broker do not reconnect all at once.
 func ReconnectDelay(failures int) time.Duration {
-	return reconnectDelay(failures, rand.Float64()) //nolint:gosec // it spreads requests and protects nothing
+	return retryDelay(failures, maxReconnectDelay, rand.Float64()) //nolint:gosec // it spreads requests and protects nothing
 }
 
-// reconnectDelay expects a jitter from 0 to 1.
-func reconnectDelay(failures int, jitter float64) time.Duration {
-	delay := MaxReconnectDelay
+// RetryDelay returns the delay of ReconnectDelay for a program with one broker: up to five seconds.
+func RetryDelay(failures int) time.Duration {
+	return retryDelay(failures, maxRetryDelay, rand.Float64()) //nolint:gosec // it spreads requests and protects nothing
+}
+
+// retryDelay expects a jitter from 0 to 1.
+func retryDelay(failures int, longest time.Duration, jitter float64) time.Duration {
+	delay := longest
 	if failures < 8 {
-		delay = min(MaxReconnectDelay, 250*time.Millisecond<<max(failures, 1))
+		delay = min(longest, 250*time.Millisecond<<max(failures, 1))
 	}
 	return delay - time.Duration(jitter*float64(delay)/2)
 }

@@ -166,13 +166,17 @@ func (e *Engine) checkServer(ctx context.Context) error {
 }
 
 func connectionOptions(c *broker.Credentials, current *currentCredentials) ([]nats.Option, error) {
+	delay := broker.RetryDelay
+	if c.Dial != nil { // the operator has many brokers
+		delay = broker.ReconnectDelay
+	}
 	options := []nats.Option{
 		nats.Name(c.Name),
 		nats.Timeout(dialTimeout),
 		nats.PingInterval(pingInterval),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // reconnect after authorization errors, because credentials may be corrected
-		nats.CustomReconnectDelay(broker.ReconnectDelay),
+		nats.CustomReconnectDelay(delay),
 	}
 	if c.InboxPrefix != "" {
 		if !isName(strings.Split(c.InboxPrefix, ".")...) {
