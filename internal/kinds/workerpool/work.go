@@ -66,19 +66,16 @@ func RestoreWork(status *v1alpha1.WorkerPoolStatus) WorkMemory {
 func (m WorkMemory) observe(f *fleet) WorkMemory {
 	workers, hasFinished, hasEnded, areCounted := m.readWorkers(f.Workers, f.now)
 	m.Workers, m.HasMoved = workers, hasEnded || hasFinished
-	switch {
-	case f.Stats != nil && !m.UnknownSince.IsZero():
-		if !m.UndoneSince.IsZero() && !m.IsUndone {
-			m.UndoneSince = m.UndoneSince.Add(max(0, f.now.Sub(m.UnknownSince)))
+	if f.Stats == nil {
+		if m.UnknownSince.IsZero() || m.UnknownSince.After(f.now) {
+			m.UnknownSince = f.now
 		}
-		m.UnknownSince = time.Time{}
-	case f.Stats != nil:
-	case m.UnknownSince.IsZero(), m.UnknownSince.After(f.now):
-		m.UnknownSince = f.now
-		return m
-	default:
 		return m
 	}
+	if !m.UnknownSince.IsZero() && !m.UndoneSince.IsZero() {
+		m.UndoneSince = m.UndoneSince.Add(max(0, f.now.Sub(m.UnknownSince)))
+	}
+	m.UnknownSince = time.Time{}
 	// Workers that count nothing finish what the broker no longer has.
 	if finished := f.Stats.Finished; !areCounted {
 		hasFinished = hasFinished || finished == nil || m.Finished == nil || *finished > *m.Finished

@@ -139,7 +139,7 @@ func (c *Cluster) waitUntilReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, 10*time.Millisecond, 2*time.Minute, func() (bool, error) {
+	return PollEvery(ctx, 10*time.Millisecond, 2*time.Minute, func() (bool, error) {
 		client.CloseIdleConnections()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", http.NoBody)
 		if err != nil {

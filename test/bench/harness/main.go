@@ -394,10 +394,11 @@ func RunCommand(ctx context.Context, name string, args ...string) error {
 
 // PollUntil calls done until it returns true or an error, for the timeout at most.
 func PollUntil(ctx context.Context, timeout time.Duration, done func() (bool, error)) error {
-	return poll(ctx, 50*time.Millisecond, timeout, done)
+	return PollEvery(ctx, 50*time.Millisecond, timeout, done)
 }
 
-func poll(ctx context.Context, interval, timeout time.Duration, done func() (bool, error)) error {
+// PollEvery is PollUntil with this time between two calls.
+func PollEvery(ctx context.Context, interval, timeout time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {

@@ -154,12 +154,8 @@ func measureLoad(ctx context.Context, c *harness.Cluster, l sequenceLoad, by *su
 	}
 	l.waitUntilFinished(ctx, o, process)
 	if by.areRecorded != nil {
-		done := false
-		harness.Check(harness.PollUntil(ctx, time.Minute, func() (_ bool, err error) {
-			time.Sleep(time.Second) // each call lists all objects, which would disturb what is measured
-			done, err = by.areRecorded(ctx, c, ns.Name)
-			return done, err
-		}))
+		// Each call lists all objects, which would disturb what is measured.
+		harness.Check(harness.PollEvery(ctx, time.Second, time.Minute, func() (bool, error) { return by.areRecorded(ctx, c, ns.Name) }))
 	}
 	process.Stop() // the bare loop may have ended
 	cpu, peakRSS := harness.ExitedProcessUsage(process.State())
